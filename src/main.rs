@@ -1,0 +1,2 @@
+//! Palisade.
+fn main() {}
