@@ -1,0 +1,20 @@
+//! The `palisade` program on the host: it hands over to `./qemu.sh`, so that `cargo run` boots the kernel.
+
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// Exit code of a set-up that failed, as `qemu.sh` has it too.
+const SETUP_FAILED: u8 = 10;
+
+/// Replaces this process by `qemu.sh` with the same arguments; returns only where that fails.
+pub fn run() -> ExitCode {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("qemu.sh");
+    let error = Command::new(&script).args(env::args_os().skip(1)).exec();
+    eprintln!(
+        "palisade: cannot run {}: {error}; run it from a checkout of the repository",
+        script.display()
+    );
+    ExitCode::from(SETUP_FAILED)
+}
