@@ -32,8 +32,6 @@ pub use host::{meta_base, ptr};
 /// Simulated physical memory for tests on the host.
 #[cfg(not(target_os = "none"))]
 pub mod host {
-    extern crate std;
-
     use core::cell::Cell;
     use core::marker::PhantomData;
     use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -58,6 +56,7 @@ pub mod host {
 
     thread_local! {
         static CURRENT: Cell<Bases> = const { Cell::new(NOTHING) };
+        static CPU: Cell<usize> = const { Cell::new(0) };
     }
 
     /// Pointer to the simulated byte at `pa`.
@@ -78,6 +77,11 @@ pub mod host {
         let now = CURRENT.get();
         assert!(!now.meta.is_null(), "no arena on this thread");
         now.meta
+    }
+
+    /// Index of the CPU that this thread plays: 0, or what [`Arena::share`] was told.
+    pub fn cpu() -> usize {
+        CPU.get()
     }
 
     /// Physical memory `[0, frames * 4 KiB)` with metadata, all zero, 2 MiB-aligned in host memory.
@@ -125,13 +129,15 @@ pub mod host {
             FrameRange::new(Frame::from_number(0), self.frames).expect("an arena is smaller than physical memory")
         }
 
-        /// Makes this arena the calling thread's too, until the guard is dropped: for tests with several threads.
+        /// Makes this arena the calling thread's too, until the guard is dropped, and the thread play CPU `cpu`: for
+        /// tests with several threads. Two threads of one arena must not play one CPU.
         ///
         /// # Panics
         /// Where the thread has an arena already.
-        pub fn share(&self) -> Shared<'_> {
+        pub fn share(&self, cpu: usize) -> Shared<'_> {
             assert!(CURRENT.get().meta.is_null(), "one arena per thread");
             CURRENT.set(self.bases());
+            CPU.set(cpu);
             Shared { _arena: PhantomData }
         }
     }
@@ -156,6 +162,7 @@ pub mod host {
 
     impl Drop for Shared<'_> {
         fn drop(&mut self) {
+            CPU.set(0);
             CURRENT.set(NOTHING);
         }
     }

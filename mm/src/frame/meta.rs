@@ -198,8 +198,42 @@ impl FrameMeta {
     }
 
     #[inline(always)]
+    pub(super) fn has_state(&self, state: u32) -> bool {
+        self.state.load(Ordering::Relaxed) == state
+    }
+
+    #[inline(always)]
     pub(super) fn set_state(&self, state: u32) {
         self.state.store(state, Ordering::Relaxed);
+    }
+
+    /// Makes the frame an allocated one with one reference.
+    #[inline(always)]
+    pub(super) fn begin(&self, state: u32) {
+        self.set_state(state);
+        self.refs.store(1, Ordering::Relaxed);
+    }
+
+    /// Link to the next free block of the buddy's list.
+    #[inline(always)]
+    pub(super) fn next(&self) -> u32 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn set_next(&self, link: u32) {
+        self.next.store(link, Ordering::Relaxed);
+    }
+
+    /// Link to the previous free block of the buddy's list.
+    #[inline(always)]
+    pub(super) fn previous(&self) -> u32 {
+        self.aux.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn set_previous(&self, link: u32) {
+        self.aux.store(link, Ordering::Relaxed);
     }
 
     /// Valid entries in the table that the frame is. Anything after allocation: set it first.

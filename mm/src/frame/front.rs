@@ -1,0 +1,105 @@
+//! Each CPU's front: a small stack of free frames that is used without a lock.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::buddy::Buddy;
+
+/// Frames a front can hold. With its count it fills 256 bytes.
+pub(super) const CAPACITY: usize = 63;
+/// Frames moved between a front and the buddy at a time.
+pub(super) const BATCH: usize = 32;
+
+/// A stack of free frames, all of them `Held` and of order 0.
+///
+/// It is used by one CPU with interrupts masked, so plain loads and stores do; they are atomics (which compile to just
+/// those) so that other CPUs may look at it for statistics.
+#[repr(C, align(64))]
+pub(super) struct Front {
+    count: AtomicU32,
+    frames: [AtomicU32; CAPACITY],
+}
+
+impl Front {
+    pub(super) const fn new() -> Self {
+        Self { count: AtomicU32::new(0), frames: [const { AtomicU32::new(0) }; CAPACITY] }
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed) as usize
+    }
+
+    fn set_count(&self, count: usize) {
+        self.count.store(count as u32, Ordering::Relaxed);
+    }
+
+    /// Takes the frame that was freed last.
+    #[inline(always)]
+    pub(super) fn pop(&self) -> Option<u32> {
+        let left = self.count().checked_sub(1)?;
+        let frame = self.frames.get(left)?.load(Ordering::Relaxed);
+        self.set_count(left);
+        Some(frame)
+    }
+
+    /// Puts a frame on top; false where the front is full.
+    #[inline(always)]
+    pub(super) fn push(&self, frame: u32) -> bool {
+        let count = self.count();
+        let Some(slot) = self.frames.get(count) else { return false };
+        slot.store(frame, Ordering::Relaxed);
+        self.set_count(count + 1);
+        true
+    }
+
+    /// Fills the empty front with a batch, or with what is left; it pops them in ascending order of address where they
+    /// come from one block.
+    pub(super) fn refill(&self, buddy: &mut Buddy) {
+        debug_assert_eq!(self.count(), 0);
+        let mut room = BATCH;
+        while room > 0 {
+            let Some((first, taken)) = buddy.alloc_up_to(room as u32) else { break };
+            for (slot, frame) in self.frames[..room].iter().rev().zip(first..first + taken) {
+                slot.store(frame, Ordering::Relaxed);
+            }
+            room -= taken as usize;
+        }
+        // Short of memory, the batch hangs above `room` empty slots.
+        for slot in room..BATCH {
+            let frame = self.frames[slot].load(Ordering::Relaxed);
+            self.frames[slot - room].store(frame, Ordering::Relaxed);
+        }
+        self.set_count(BATCH - room);
+    }
+
+    /// Gives the last `amount` frames back, or all there are.
+    ///
+    /// Memory that was allocated in one go is mostly freed in one go as well, so frames that follow each other, up or
+    /// down, go back together as whole blocks instead of meeting again one merge at a time.
+    pub(super) fn drain(&self, buddy: &mut Buddy, amount: usize) {
+        let count = self.count();
+        let left = count.saturating_sub(amount);
+        let frame = |slot: usize| self.frames[slot].load(Ordering::Relaxed);
+        let mut at = left;
+        while at < count {
+            let first = frame(at);
+            let mut last = first;
+            at += 1;
+            if at < count {
+                let step = frame(at).wrapping_sub(first);
+                while at < count && (step == 1 || step == u32::MAX) && frame(at) == last.wrapping_add(step) {
+                    last = frame(at);
+                    at += 1;
+                }
+            }
+            buddy.free_run(first.min(last), first.abs_diff(last) + 1);
+        }
+        self.set_count(left);
+    }
+
+    /// Calls `visit` with every frame held; of another CPU's front that is a guess.
+    pub(super) fn for_each(&self, mut visit: impl FnMut(u32)) {
+        for slot in self.frames.iter().take(self.count()) {
+            visit(slot.load(Ordering::Relaxed));
+        }
+    }
+}
