@@ -10,19 +10,11 @@ use object::read::elf::{ElfFile64, ElfSection64, FileHeader, ProgramHeader, Sect
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol};
 use thiserror::Error;
 
+use crate::header::Header;
 use crate::symtab::{self, Candidate, Function, SymtabError};
 
 /// Section that the kernel reserves for its symbol table.
 pub const SYMBOLS_SECTION: &str = ".symbols";
-
-/// Length in bytes of an arm64 Image header.
-const HEADER_LEN: usize = 64;
-
-/// Where the header has the bytes `ARM\x64`.
-const HEADER_MAGIC: Range<usize> = 56..60;
-
-/// Where the header has `image_size`: the bytes of memory, BSS included, that the loader must leave to the image.
-const HEADER_IMAGE_SIZE: Range<usize> = 16..24;
 
 /// Widest span of load addresses taken to be meant; a wider one is a segment without a load address of its own.
 const SPAN_LIMIT: u64 = 1 << 30;
@@ -217,9 +209,7 @@ fn flatten(elf: &[u8], segments: &[Segment]) -> Result<(Vec<u8>, u64), ImageErro
         image.resize((segment.paddr - first.paddr) as usize, 0);
         image.extend(&elf[segment.file.clone()]);
     }
-    let header = image.get(..HEADER_LEN).filter(|header| header[HEADER_MAGIC] == *b"ARM\x64");
-    let header = header.ok_or(ImageError::NoHeader(first.paddr))?;
-    let claimed = header[HEADER_IMAGE_SIZE].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+    let claimed = Header::parse(&image).ok_or(ImageError::NoHeader(first.paddr))?.image_size;
     if claimed < memory {
         return Err(ImageError::HeaderSize { claimed, needed: memory });
     }

@@ -1,40 +1,39 @@
-//! Gives a device tree blob other memory banks.
+//! Gives a device tree blob other memory banks, and bundles a kernel Image with a device tree.
 
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use lexopt::prelude::*;
+use tools::bundle;
 use tools::dtb::{self, Bank, Layout};
 
 const USAGE: &str = "usage: palisade-dtb split [--node-per-bank] IN.dtb OUT.dtb BASE:SIZE...
+       palisade-dtb bundle KERNEL.img IN.dtb OUT.img
 
-Writes the device tree blob IN.dtb to OUT.dtb with the given banks as its memory: in one memory
-node, or with --node-per-bank in a node for each. A SIZE may end in K, M or G.";
+split   writes the device tree blob IN.dtb to OUT.dtb with the given banks as its memory: in one
+        memory node, or with --node-per-bank in a node for each; a SIZE may end in K, M or G
+bundle  makes one arm64 Image that boots the Image KERNEL.img with IN.dtb, whatever device tree
+        the boot loader passes";
 
 /// What the command line asks for.
-struct Options {
-    input: PathBuf,
-    output: PathBuf,
-    banks: Vec<Bank>,
-    layout: Layout,
+enum Job {
+    Help,
+    Split { input: PathBuf, output: PathBuf, banks: Vec<Bank>, layout: Layout },
+    Bundle { kernel: PathBuf, dtb: PathBuf, output: PathBuf },
 }
 
 fn main() -> ExitCode {
-    let options = match parse(std::env::args_os()) {
-        Ok(Some(options)) => options,
-        Ok(None) => {
-            println!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
+    let job = match parse(std::env::args_os()) {
+        Ok(job) => job,
         Err(error) => {
             eprintln!("palisade-dtb: {error}\n{USAGE}");
             return ExitCode::from(2);
         }
     };
-    match run(&options) {
+    match run(&job) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("palisade-dtb: {error}");
@@ -43,33 +42,57 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reads the command line; gives `None` where help is asked for.
-fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<Options>, lexopt::Error> {
-    let (mut words, mut banks, mut layout) = (Vec::new(), Vec::new(), Layout::OneNode);
+/// Reads the command line.
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Job, lexopt::Error> {
+    let (mut words, mut layout) = (Vec::new(), Layout::OneNode);
     let mut parser = lexopt::Parser::from_iter(args);
     while let Some(arg) = parser.next()? {
         match arg {
-            Short('h') | Long("help") => return Ok(None),
+            Short('h') | Long("help") => return Ok(Job::Help),
             Long("node-per-bank") => layout = Layout::NodePerBank,
-            Value(value) if words.len() < 3 => words.push(value),
-            Value(value) => banks.push(value.parse()?),
+            Value(value) => words.push(value),
             other => return Err(other.unexpected()),
         }
     }
-    let Ok([verb, input, output]) = <[OsString; 3]>::try_from(words) else {
-        return Err("split, IN.dtb and OUT.dtb are needed".into());
-    };
-    if verb != "split" {
-        return Err(format!("unknown verb {}: there is only split", verb.display()).into());
+    let mut words = words.into_iter();
+    let verb = words.next().ok_or("split or bundle?")?;
+    let mut path = |what| words.next().map(PathBuf::from).ok_or(format!("which {what}?"));
+    match verb.to_str() {
+        Some("split") => {
+            let (input, output) = (path("IN.dtb")?, path("OUT.dtb")?);
+            let banks = words.map(|word| word.parse()).collect::<Result<_, _>>()?;
+            Ok(Job::Split { input, output, banks, layout })
+        }
+        Some("bundle") => {
+            let (kernel, dtb, output) = (path("KERNEL.img")?, path("IN.dtb")?, path("OUT.img")?);
+            match words.next() {
+                Some(extra) => Err(Value(extra).unexpected()),
+                None => Ok(Job::Bundle { kernel, dtb, output }),
+            }
+        }
+        _ => Err(format!("unknown verb {}: split or bundle?", verb.display()).into()),
     }
-    Ok(Some(Options { input: input.into(), output: output.into(), banks, layout }))
 }
 
 /// Does the work.
-fn run(options: &Options) -> Result<(), Box<dyn Error>> {
-    let (input, output) = (&options.input, &options.output);
-    let blob = fs::read(input).map_err(|error| format!("cannot read {}: {error}", input.display()))?;
-    let blob = dtb::set_memory(&blob, &options.banks, options.layout)
-        .map_err(|error| format!("{}: {error}", input.display()))?;
-    Ok(fs::write(output, blob).map_err(|error| format!("cannot write {}: {error}", output.display()))?)
+fn run(job: &Job) -> Result<(), Box<dyn Error>> {
+    match job {
+        Job::Help => println!("{USAGE}"),
+        Job::Split { input, output, banks, layout } => {
+            let blob = dtb::set_memory(&read(input)?, banks, *layout);
+            write(output, blob.map_err(|error| format!("{}: {error}", input.display()))?)?;
+        }
+        Job::Bundle { kernel, dtb, output } => write(output, bundle::bundle(&read(kernel)?, &read(dtb)?)?)?,
+    }
+    Ok(())
+}
+
+/// Reads a whole file.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+/// Writes a whole file.
+fn write(path: &Path, bytes: Vec<u8>) -> Result<(), String> {
+    fs::write(path, bytes).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
