@@ -12,9 +12,6 @@ const SETUP_FAILED: u8 = 10;
 pub fn run() -> ExitCode {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("qemu.sh");
     let error = Command::new(&script).args(env::args_os().skip(1)).exec();
-    eprintln!(
-        "palisade: cannot run {}: {error}; run it from a checkout of the repository",
-        script.display()
-    );
+    eprintln!("palisade: cannot run {}: {error}; run it from a checkout of the repository", script.display());
     ExitCode::from(SETUP_FAILED)
 }

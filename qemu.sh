@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Sets up what is missing, builds the kernel, boots it in QEMU and brings its exit code back; --help says more.
+set -euo pipefail
+
+REPO=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+readonly REPO
+# shellcheck source=tools/sh/common.sh
+source "$REPO/tools/sh/common.sh"
+# shellcheck source=tools/sh/apt.sh
+source "$REPO/tools/sh/apt.sh"
+# shellcheck source=tools/sh/setup.sh
+source "$REPO/tools/sh/setup.sh"
+# shellcheck source=tools/sh/build.sh
+source "$REPO/tools/sh/build.sh"
+# shellcheck source=tools/sh/options.sh
+source "$REPO/tools/sh/options.sh"
+# shellcheck source=tools/sh/boot.sh
+source "$REPO/tools/sh/boot.sh"
+# shellcheck source=tools/sh/test.sh
+source "$REPO/tools/sh/test.sh"
+
+show_help() {
+    cat <<END
+Palisade: an AArch64 kernel whose page tables stand behind a protection key
+
+  ./qemu.sh [OPTIONS]           set up what is missing, build, boot, run the benchmarks, print the report
+  ./qemu.sh test                every test, on the host and in QEMU; closes with 'N passed, N failed'
+  ./qemu.sh setup               only the set-up
+  ./qemu.sh boot-elf ELF [OPTIONS]   boot one bare-metal program (cargo's runner for the target)
+  ./qemu.sh clean               remove the cache folder
+  ./qemu.sh --help
+
+What to run
+  --bench LIST        benchmarks, with commas between (the kernel lists them where a name is unknown)
+  --gate KIND         auto, por (POR_EL1), mock (same instructions, no protection) or none
+  --size SIZE         memory that fork and munmap work on, such as 16M or 1G
+  --samples N         samples per measurement
+  --time KIND         icount (instructions, repeatable; the default) or host (the clock)
+  --json FILE         also write the results, one JSON line each, to FILE
+  --log LEVEL         off, error, warn, info, debug or trace
+  --append "K=V ..."  further boot arguments
+
+The machine
+  --memory SIZE       RAM (default 2G)              --banks N         RAM split into N banks
+  --smp N             CPUs (default 1)              --cpu MODEL       CPU model (default max)
+  --el2               enter the kernel at EL2       --machine-opt K=V further option of the virt machine
+  --boot FORMAT       image (default) or elf        --timeout SECONDS limit of the run (default 600)
+  --gdb               wait for a debugger on port 1234
+  --kvm               run on this host's own CPU (arm64 hosts), against the clock
+  --qemu PATH         the QEMU to use ($QEMU_MINIMUM or newer); default: from PATH where new enough, else one fetched once
+
+Exit codes: 0 well; 1 a check or benchmark failed; 2 wrong usage or boot arguments; 3 the CPU lacks what protection
+needs; 4 too little memory; 10 set-up failed; 101 kernel panic; 124 time limit.
+
+On a terminal, Ctrl-A X ends QEMU and Ctrl-A C opens its monitor.
+Cache folder: $CACHE (XDG_CACHE_HOME moves it)
+Nothing else outside this repository is written, but for what 'rustup target add' itself may add to the toolchain.
+END
+}
+
+
+main() {
+    local verb=run elf
+    case ${1:-} in
+        -h | --help | help)
+            show_help
+            return
+            ;;
+        '' | -*) ;;
+        *)
+            verb=$1
+            shift
+            ;;
+    esac
+    scratch_dir
+    default_options
+    case $verb in
+        run)
+            parse_options "$@"
+            setup_rust
+            setup_qemu "$QEMU_ASKED"
+            build_kernel
+            boot "$KERNEL"
+            ;;
+        boot-elf)
+            (($# > 0)) || usage_error "boot-elf: needs the path of an ELF file"
+            elf=$1
+            shift
+            [[ -r $elf ]] || usage_error "boot-elf $elf: no such file"
+            parse_options "$@"
+            setup_qemu "$QEMU_ASKED"
+            boot "$elf"
+            ;;
+        test)
+            (($# == 0)) || usage_error "test: takes no options"
+            run_tests
+            ;;
+        setup)
+            (($# == 0)) || usage_error "setup: takes no options"
+            setup_rust
+            setup_qemu ''
+            say "ready: $QEMU; ${SYSROOT_FLAG:-$TARGET from the toolchain itself}"
+            ;;
+        clean)
+            (($# == 0)) || usage_error "clean: takes no options"
+            rm -rf "$CACHE"
+            say "removed $CACHE"
+            ;;
+        *) usage_error "unknown command $verb" ;;
+    esac
+}
+
+main "$@"

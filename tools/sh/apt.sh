@@ -1,0 +1,118 @@
+# Debian packages without a change to the system: apt with folders, lists and configuration of its own, under $SCRATCH.
+# shellcheck shell=bash
+
+# Groups of suites that fit together, tried in this order; the first that has the package in the right version serves.
+readonly SUITE_GROUPS=("trixie trixie-backports" "forky" "sid")
+
+# The mirror that this machine's own apt uses, or nothing.
+apt_mirror() {
+    local codename
+    # shellcheck source=/dev/null
+    codename=$(. /etc/os-release 2>/dev/null && echo "${VERSION_CODENAME:-}")
+    # shellcheck disable=SC2016 # apt's own format string
+    apt-get indextargets --format '$(SITE) $(RELEASE)' 'Created-By: Packages' 2>/dev/null | awk -v name="$codename" '
+        $1 ~ /security/ { next }
+        $2 == name || $2 == "stable" { print $1; found = 1; exit }
+        first == "" { first = $1 }
+        END { if (!found && first != "") print first }'
+}
+
+# apt_open SUITES: private apt folders for these suites, lists fetched; leaves the folder in APT_DIR. Fails where nothing came.
+apt_open() {
+    local suites=$1 mirror keyring='' file suite
+    APT_DIR=$SCRATCH/apt-${suites// /-}
+    if [[ -d $APT_DIR ]]; then
+        [[ -e $APT_DIR/usable ]]
+        return
+    fi
+    mirror=$(apt_mirror)
+    mkdir -p "$APT_DIR"/{state/lists/partial,cache/archives/partial,conf,empty}
+    if [[ -z $mirror ]]; then
+        echo "E: apt has no package source configured" >"$SCRATCH/log"
+        return 1
+    fi
+    for file in /usr/share/keyrings/debian-archive-keyring.{pgp,gpg}; do
+        [[ -r $file ]] && keyring="[signed-by=$file] "
+    done
+    for suite in $suites; do
+        echo "deb $keyring$mirror $suite main"
+    done >"$APT_DIR/sources.list"
+    : >"$APT_DIR/status"
+    # The system's settings (a proxy, say) count, but none of its hooks run and none of its folders is written to.
+    cp /etc/apt/apt.conf.d/* "$APT_DIR/conf/" 2>/dev/null || true
+    cp /etc/apt/apt.conf "$APT_DIR/conf/zy-main" 2>/dev/null || true
+    cat >"$APT_DIR/conf/zz-palisade" <<END
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+#clear DPkg::Pre-Invoke;
+#clear DPkg::Post-Invoke;
+#clear DPkg::Pre-Install-Pkgs;
+Dir::State "$APT_DIR/state";
+Dir::State::status "$APT_DIR/status";
+Dir::Cache "$APT_DIR/cache";
+Dir::Etc::sourcelist "$APT_DIR/sources.list";
+Dir::Etc::sourceparts "$APT_DIR/empty";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "$APT_DIR/empty";
+APT::Sandbox::User "root";
+APT::Get::Assume-Yes "true";
+APT::Install-Recommends "false";
+APT::Install-Suggests "false";
+Acquire::Languages "none";
+Acquire::Retries "1";
+Acquire::http::Timeout "15";
+Acquire::https::Timeout "15";
+END
+    printf 'Dir::Etc::parts "%s";\nDir::Etc::main "/dev/null";\n' "$APT_DIR/conf" >"$APT_DIR/apt.conf"
+    # A suite that the mirror lacks makes update fail, while the other lists are there: what counts is what can be found.
+    private_apt quietly "fetching the package lists of Debian $suites" timeout 180 apt-get update || true
+    compgen -G "$APT_DIR/state/lists/*Packages*" >/dev/null && : >"$APT_DIR/usable"
+}
+
+# Runs a command with apt's configuration replaced by the private one of APT_DIR.
+private_apt() { APT_CONFIG=$APT_DIR/apt.conf "$@"; }
+
+# apt_find PACKAGE MINIMUM [EXACT]: opens group after group of suites until one has PACKAGE with an upstream version of at
+# least MINIMUM, or just that one; leaves it in FOUND_VERSION and FOUND_SUITE.
+apt_find() {
+    local package=$1 wanted=$2 exact=${3:-} suites version suite upstream reached=''
+    if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
+        APT_REASON="this machine has no apt-get and dpkg-deb to fetch it with"
+        return 1
+    fi
+    for suites in "${SUITE_GROUPS[@]}"; do
+        apt_open "$suites" || continue
+        reached=yes
+        while read -r version suite; do
+            upstream=${version#*:}
+            upstream=${upstream%%[+-]*}
+            if [[ -n $exact ]]; then [[ $upstream == "$wanted" ]] || continue; fi
+            version_at_least "$upstream" "$wanted" || continue
+            FOUND_VERSION=$version FOUND_SUITE=$suite
+            return 0
+        done < <(private_apt apt-cache madison "$package" | awk -F' *[|] *' '{ split($3, f, " "); sub("/.*", "", f[2]); print $2, f[2] }')
+    done
+    if [[ -n $reached ]]; then
+        APT_REASON="no Debian suite at this machine's mirror has $package $wanted"
+    else
+        APT_REASON="no package lists from this machine's mirror ($(log_reason)): is the network up?"
+    fi
+    return 1
+}
+
+# apt_fetch PACKAGE WITH_DEPENDENCIES: downloads what apt_find found; leaves the files' names in FETCHED.
+apt_fetch() {
+    local package=$1 dependencies=$2 message="fetching $1 $FOUND_VERSION from Debian $FOUND_SUITE"
+    private_apt apt-get clean
+    if [[ $dependencies == yes ]]; then
+        private_apt quietly "$message and the libraries it needs" \
+            timeout 900 apt-get install --download-only -t "$FOUND_SUITE" "$package=$FOUND_VERSION"
+    else
+        private_apt quietly "$message" env -C "$APT_DIR/cache/archives" timeout 900 apt-get download "$package=$FOUND_VERSION"
+    fi || {
+        APT_REASON="$package $FOUND_VERSION did not download ($(log_reason)): try again when the network is up"
+        return 1
+    }
+    FETCHED=("$APT_DIR"/cache/archives/*.deb)
+}

@@ -1,0 +1,91 @@
+# One run of QEMU: its command line from the options, and its exit code.
+# shellcheck shell=bash
+
+# Leaves the command line, but for the kernel, in QEMU_ARGS.
+qemu_args() {
+    local machine=virt,dtb-randomness=off option i mib
+    QEMU_ARGS=(-smp "$SMP" -display none -nic none -no-reboot -seed 1 -rtc "base=2026-01-01T00:00:00,clock=vm")
+    if [[ -n $KVM ]]; then
+        machine+=,gic-version=host
+        QEMU_ARGS+=(-accel kvm)
+    else
+        machine+=,gic-version=3
+        QEMU_ARGS+=(-accel tcg -semihosting-config "enable=on,target=native")
+    fi
+    [[ $TIME == host ]] || QEMU_ARGS+=(-icount "shift=0,sleep=off")
+    [[ -z $EL2 ]] || machine+=,virtualization=on
+    for option in "${MACHINE_EXTRA[@]}"; do
+        machine+=,$option
+    done
+    # Guest memory is only promised, so that a large guest starts on a small host.
+    local promise=reserve=off
+    [[ $(cat /proc/sys/vm/overcommit_memory 2>/dev/null) != 2 ]] || promise=reserve=on
+    if ((BANKS > 1)); then
+        mib=$(($(memory_mib) / BANKS))
+        for ((i = 0; i < BANKS; i++)); do
+            QEMU_ARGS+=(-object "memory-backend-ram,id=bank$i,size=${mib}M,$promise" -numa "node,memdev=bank$i")
+        done
+        QEMU_ARGS+=(-m "$((mib * BANKS))M")
+    else
+        machine+=,memory-backend=ram
+        QEMU_ARGS+=(-m "$MEMORY" -object "memory-backend-ram,id=ram,size=$MEMORY,$promise")
+    fi
+    QEMU_ARGS+=(-M "$machine" -cpu "$CPU")
+    ((${#BOOTARGS[@]} == 0)) || QEMU_ARGS+=(-append "${BOOTARGS[*]}")
+    if [[ -n $GDB ]]; then
+        QEMU_ARGS+=(-s -S)
+        LIMIT=86400
+        say "the CPU waits for a debugger: gdb-multiarch $BOOT_ELF -ex 'target remote :1234'"
+    fi
+}
+
+memory_mib() {
+    case $MEMORY in
+        *G) echo $((${MEMORY%G} * 1024)) ;;
+        *M) echo "${MEMORY%M}" ;;
+        *K) echo $((${MEMORY%K} / 1024)) ;;
+        *) echo $((MEMORY / 1048576)) ;;
+    esac
+}
+
+check_cpu() {
+    [[ $CPU == max || $CPU == host ]] || "$QEMU" -M virt -cpu help | grep -qxE " +${CPU%%,*}" ||
+        usage_error "--cpu $CPU: QEMU has no such model ('$QEMU -M virt -cpu help' lists them)"
+}
+
+# boot ELF: runs it under the options; returns the kernel's exit code. The serial output goes to stdout and $SCRATCH/serial.
+boot() {
+    local code=0 stdin=/dev/stdin kernel
+    check_cpu
+    make_image "$1"
+    kernel=$BOOT_IMAGE
+    [[ $FORMAT == image ]] || kernel=$BOOT_ELF
+    qemu_args
+    [[ -t 0 ]] || stdin=/dev/null
+    timeout --foreground -k 5 "$LIMIT" "$QEMU" "${QEMU_ARGS[@]}" -kernel "$kernel" \
+        -chardev "stdio,id=console,mux=on,logfile=$SCRATCH/serial" -serial chardev:console -mon chardev=console \
+        <$stdin 2>"$SCRATCH/qemu-stderr" || code=$?
+    cat "$SCRATCH/qemu-stderr" >&2
+    if ((code == EXIT_TIMEOUT)); then
+        say "the kernel did not end within $LIMIT s; --timeout gives it longer"
+        return $EXIT_TIMEOUT
+    fi
+    if ((code == 1)) && grep -q '^qemu-system' "$SCRATCH/qemu-stderr"; then
+        say "QEMU did not start: see its message above"
+        return $EXIT_SETUP
+    fi
+    # Where there is no semihosting the kernel can only switch off; its code is then in its last line.
+    ((code != 0)) || code=$(exit_line)
+    if [[ -n $JSON ]]; then
+        tr -d '\r' <"$SCRATCH/serial" | sed -n '/^{.*}$/p' >"$JSON"
+        say "$(wc -l <"$JSON") results in $JSON"
+    fi
+    return "$code"
+}
+
+# The N of a last line `palisade: exit N`, else 0.
+exit_line() {
+    local last
+    last=$(tail -n1 "$SCRATCH/serial" | tr -d '\r')
+    if [[ $last =~ ^palisade:\ exit\ ([0-9]{1,3})$ ]]; then echo "${BASH_REMATCH[1]}"; else echo 0; fi
+}

@@ -1,0 +1,60 @@
+# Messages, temporary files and waiting, for qemu.sh and the files beside this one.
+# shellcheck shell=bash
+
+readonly TARGET=aarch64-unknown-none-softfloat
+readonly EXIT_USAGE=2 EXIT_SETUP=10 EXIT_TIMEOUT=124
+CACHE=${XDG_CACHE_HOME:-${HOME:?is not set, so there is no place for the cache}/.cache}/palisade
+
+say() { printf 'qemu.sh: %s\n' "$*" >&2; }
+
+die() {
+    local code=$1
+    shift
+    say "$*"
+    exit "$code"
+}
+
+# A folder for this run, gone when it ends.
+scratch_dir() {
+    SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/palisade.XXXXXX")
+    trap 'rm -rf "$SCRATCH"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+
+# quietly MESSAGE COMMAND...: keeps the output in $SCRATCH/log; says MESSAGE where it takes more than two seconds.
+quietly() {
+    local message=$1 notice code=0
+    shift
+    (
+        read -rt 2 <> <(:) || true
+        say "$message"
+    ) &
+    notice=$!
+    "$@" >"$SCRATCH/log" 2>&1 </dev/null || code=$?
+    kill "$notice" 2>/dev/null || true
+    wait "$notice" 2>/dev/null || true
+    return "$code"
+}
+
+# The first line of the last quiet command's output that reads like an error, else its last line.
+log_reason() {
+    { grep -m1 -E '^(E:|W: Failed|error|dpkg-deb: error|tar:|qemu-system)' "$SCRATCH/log" || tail -n1 "$SCRATCH/log"; } | tr -d '\r'
+}
+
+# version_at_least VERSION MINIMUM
+version_at_least() {
+    [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1) == "$2" ]]
+}
+
+# Only one set-up at a time writes to the cache.
+lock_cache() {
+    mkdir -p "$CACHE" 2>/dev/null || die $EXIT_SETUP "cannot create the cache folder $CACHE: make it writable, or set XDG_CACHE_HOME"
+    exec {CACHE_LOCK}>"$CACHE/lock"
+    flock -n "$CACHE_LOCK" || {
+        say "waiting for another set-up in $CACHE to end"
+        flock "$CACHE_LOCK"
+    }
+}
+
+unlock_cache() { exec {CACHE_LOCK}>&-; }
