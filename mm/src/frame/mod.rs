@@ -33,6 +33,13 @@ pub struct OutOfMemory {
     pub order: u32,
 }
 
+impl OutOfMemory {
+    /// The error for a block of 2^`order` frames.
+    pub const fn new(order: u32) -> Self {
+        Self { order }
+    }
+}
+
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "out of memory: no free block of order {}", self.order)
@@ -132,7 +139,7 @@ impl Frames {
                 popped => popped,
             }
         });
-        let frame = Frame::from_number(popped.ok_or(OutOfMemory { order: 0 })?.into());
+        let frame = Frame::from_number(popped.ok_or(OutOfMemory::new(0))?.into());
         frame.meta().begin(state(Kind::Data, 0));
         Ok(frame)
     }
@@ -186,7 +193,7 @@ impl Frames {
                 take(&mut buddy)
             })
         });
-        block.map(|number| Frame::from_number(number.into())).ok_or(OutOfMemory { order })
+        block.map(|number| Frame::from_number(number.into())).ok_or(OutOfMemory::new(order))
     }
 
     /// Gives back a single frame whose last reference is gone and which no TLB knows any more.
@@ -302,7 +309,7 @@ impl Frames {
 
     #[cfg(any(not(target_os = "none"), feature = "inject"))]
     fn check_injected(&self, order: u32) -> Result<(), OutOfMemory> {
-        if self.inject.fires() { Err(OutOfMemory { order }) } else { Ok(()) }
+        if self.inject.fires() { Err(OutOfMemory::new(order)) } else { Ok(()) }
     }
 
     #[cfg(not(any(not(target_os = "none"), feature = "inject")))]

@@ -210,7 +210,7 @@ fn every_frame_of_a_full_machine_is_distinct_and_writable() {
         let bytes = crate::linear::ptr(frame.start());
         // SAFETY: the frame is this test's own memory until it gives it back, and lies in the arena.
         unsafe { bytes.cast::<u64>().write(frame.number()) };
-        assert!(bytes as usize % PAGE_SIZE as usize == 0);
+        assert!((bytes as usize).is_multiple_of(PAGE_SIZE as usize));
     }
     for frame in &taken {
         // SAFETY: as above; written by the loop before.
