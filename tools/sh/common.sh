@@ -24,16 +24,16 @@ scratch_dir() {
 
 # quietly MESSAGE COMMAND...: keeps the output in $SCRATCH/log; says MESSAGE where it takes more than two seconds.
 quietly() {
-    local message=$1 notice code=0
+    local message=$1 pulse code=0
     shift
-    (
-        read -rt 2 <> <(:) || true
-        say "$message"
-    ) &
-    notice=$!
-    "$@" >"$SCRATCH/log" 2>&1 </dev/null || code=$?
-    kill "$notice" 2>/dev/null || true
-    wait "$notice" 2>/dev/null || true
+    # The pipe closes when the command ends, which is before the reader's time is up or after it.
+    exec {pulse}> >(
+        ended=0
+        read -rt 2 || ended=$?
+        ((ended <= 128)) || say "$message"
+    )
+    "$@" >"$SCRATCH/log" 2>&1 </dev/null {pulse}>&- || code=$?
+    exec {pulse}>&-
     return "$code"
 }
 

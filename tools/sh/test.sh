@@ -1,0 +1,2 @@
+# The tests of './qemu.sh test'.
+# shellcheck shell=bash
