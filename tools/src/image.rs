@@ -142,10 +142,11 @@ fn segments(file: &ElfFile64<'_, LittleEndian>, file_len: usize) -> Result<Vec<S
         }
         let (vaddr, paddr) = (header.p_vaddr(LittleEndian), header.p_paddr(LittleEndian));
         let (offset, filesz) = header.file_range(LittleEndian);
-        let file_end = offset.checked_add(filesz).filter(|end| *end <= file_len as u64);
         let fits = filesz <= memsz && vaddr.checked_add(memsz).is_some() && paddr.checked_add(memsz).is_some();
-        let file = match file_end {
-            Some(end) if fits => offset as usize..end as usize,
+        let file = match offset.checked_add(filesz) {
+            // A segment of BSS alone may have any offset.
+            _ if fits && filesz == 0 => 0..0,
+            Some(end) if fits && end <= file_len as u64 => offset as usize..end as usize,
             _ => return Err(ImageError::BadSegment { vaddr, filesz, memsz }),
         };
         segments.push(Segment { vaddr, paddr, memsz, file });
