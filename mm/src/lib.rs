@@ -1,10 +1,34 @@
-//! mm
-
+//! Memory management: frames, translation tables that only a token can write, address spaces and kernel areas.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`addr`] | physical and virtual addresses, frames, pages, ranges |
+//! | [`linear`] | where frames' contents and metadata are reached (on the host: a simulated memory) |
+//! | [`frame`] | metadata, the buddy, the per-CPU front |
+//! | [`desc`] | descriptors: the one place where table bits stand |
+//! | [`table`] | tables, their entries, the one store that writes them, walking |
+//! | [`tlb`] | the order of barriers and invalidations |
+//! | [`pool`] | where tables come from: keyed 2 MiB blocks |
+//! | [`kernel`] | the kernel's root, as boot builds it |
+//! | [`asid`] | address-space identifiers |
+//! | [`memory`] | all of it together |
 #![no_std]
 
+extern crate alloc;
 #[cfg(not(target_os = "none"))]
 extern crate std;
 
 pub mod addr;
+pub mod asid;
+pub mod desc;
 pub mod frame;
+pub mod kernel;
 pub mod linear;
+pub mod memory;
+pub mod pool;
+pub mod table;
+pub mod tlb;
+
+#[cfg(test)]
+#[allow(dead_code)]
+mod testing;

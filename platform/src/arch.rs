@@ -50,6 +50,9 @@ pub trait Arch: 'static {
     fn write_contextidr(value: u64);
     /// `MSR TTBR0_EL1`; no barrier.
     fn write_ttbr0(value: u64);
+    /// Told of each store to a table, for recorders; executes nothing.
+    #[inline(always)]
+    fn note_store(_address: u64, _value: u64) {}
     /// The index of the CPU that runs this, below [`MAX_CPUS`].
     fn cpu() -> usize;
     /// Masks interrupts; returns the former DAIF for [`Arch::irq_restore`].

@@ -96,6 +96,9 @@ impl Arch for Recorder {
     fn write_ttbr0(value: u64) {
         Self::push(Op::Ttbr0(value));
     }
+    fn note_store(address: u64, value: u64) {
+        Self::push(Op::Store { address, value });
+    }
     fn cpu() -> usize {
         0
     }
