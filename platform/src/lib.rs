@@ -7,4 +7,18 @@ extern crate std;
 
 pub mod arch;
 pub mod backtrace;
+pub mod features;
+#[cfg(target_os = "none")]
+pub mod gic;
+pub mod machine;
+pub mod pl011;
+#[cfg(target_os = "none")]
+pub mod pmu;
+#[cfg(target_os = "none")]
+pub mod psci;
+#[cfg(target_os = "none")]
+pub mod semihosting;
 pub mod symbols;
+#[cfg(target_os = "none")]
+mod sysreg;
+pub mod timer;
