@@ -18,6 +18,8 @@ source "$REPO/tools/sh/options.sh"
 source "$REPO/tools/sh/boot.sh"
 # shellcheck source=tools/sh/test.sh
 source "$REPO/tools/sh/test.sh"
+# shellcheck source=tools/sh/tests.sh
+source "$REPO/tools/sh/tests.sh"
 
 show_help() {
     cat <<END
@@ -41,10 +43,12 @@ What to run
   --append "K=V ..."  further boot arguments
 
 The machine
-  --memory SIZE       RAM (default 2G)              --banks N         RAM split into N banks
-  --smp N             CPUs (default 1)              --cpu MODEL       CPU model (default max)
+  --memory SIZE       RAM (default 2G)              --smp N           CPUs (default 1)
+  --cpu MODEL         CPU model (default max)
   --el2               enter the kernel at EL2       --machine-opt K=V further option of the virt machine
   --boot FORMAT       image (default) or elf        --timeout SECONDS limit of the run (default 600)
+  --banks LIST        the banks of RAM that the device tree names, BASE:SIZE with commas between, inside the RAM of --memory,
+                      which begins at 0x40000000; --bank-nodes LIST gives each a memory node of its own
   --gdb               wait for a debugger on port 1234
   --kvm               run on this host's own CPU (arm64 hosts), against the clock
   --qemu PATH         the QEMU to use ($QEMU_MINIMUM or newer); default: from PATH where new enough, else one fetched once
@@ -79,6 +83,7 @@ main() {
             parse_options "$@"
             setup_rust
             setup_qemu "$QEMU_ASKED"
+            build_tools
             build_kernel
             boot "$KERNEL"
             ;;
@@ -89,6 +94,7 @@ main() {
             [[ -r $elf ]] || usage_error "boot-elf $elf: no such file"
             parse_options "$@"
             setup_qemu "$QEMU_ASKED"
+            build_tools
             boot "$elf"
             ;;
         test)

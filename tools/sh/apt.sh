@@ -66,7 +66,7 @@ Acquire::https::Timeout "15";
 END
     printf 'Dir::Etc::parts "%s";\nDir::Etc::main "/dev/null";\n' "$APT_DIR/conf" >"$APT_DIR/apt.conf"
     # A suite that the mirror lacks makes update fail, while the other lists are there: what counts is what can be found.
-    private_apt quietly "fetching the package lists of Debian $suites" timeout 180 apt-get update || true
+    private_apt quietly "fetching the package lists of Debian $suites" timeout --foreground 180 apt-get update || true
     compgen -G "$APT_DIR/state/lists/*Packages*" >/dev/null && : >"$APT_DIR/usable"
 }
 
@@ -107,9 +107,9 @@ apt_fetch() {
     private_apt apt-get clean
     if [[ $dependencies == yes ]]; then
         private_apt quietly "$message and the libraries it needs" \
-            timeout 900 apt-get install --download-only -t "$FOUND_SUITE" "$package=$FOUND_VERSION"
+            timeout --foreground 900 apt-get install --download-only -t "$FOUND_SUITE" "$package=$FOUND_VERSION"
     else
-        private_apt quietly "$message" env -C "$APT_DIR/cache/archives" timeout 900 apt-get download "$package=$FOUND_VERSION"
+        private_apt quietly "$message" env -C "$APT_DIR/cache/archives" timeout --foreground 900 apt-get download "$package=$FOUND_VERSION"
     fi || {
         APT_REASON="$package $FOUND_VERSION did not download ($(log_reason)): try again when the network is up"
         return 1

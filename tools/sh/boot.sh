@@ -3,7 +3,7 @@
 
 # Leaves the command line, but for the kernel, in QEMU_ARGS.
 qemu_args() {
-    local machine=virt,dtb-randomness=off option i mib
+    local machine=virt,dtb-randomness=off option promise=reserve=off
     QEMU_ARGS=(-smp "$SMP" -display none -nic none -no-reboot -seed 1 -rtc "base=2026-01-01T00:00:00,clock=vm")
     if [[ -n $KVM ]]; then
         machine+=,gic-version=host
@@ -18,18 +18,9 @@ qemu_args() {
         machine+=,$option
     done
     # Guest memory is only promised, so that a large guest starts on a small host.
-    local promise=reserve=off
     [[ $(cat /proc/sys/vm/overcommit_memory 2>/dev/null) != 2 ]] || promise=reserve=on
-    if ((BANKS > 1)); then
-        mib=$(($(memory_mib) / BANKS))
-        for ((i = 0; i < BANKS; i++)); do
-            QEMU_ARGS+=(-object "memory-backend-ram,id=bank$i,size=${mib}M,$promise" -numa "node,memdev=bank$i")
-        done
-        QEMU_ARGS+=(-m "$((mib * BANKS))M")
-    else
-        machine+=,memory-backend=ram
-        QEMU_ARGS+=(-m "$MEMORY" -object "memory-backend-ram,id=ram,size=$MEMORY,$promise")
-    fi
+    QEMU_ARGS+=(-m "$MEMORY" -object "memory-backend-ram,id=ram,size=$MEMORY,$promise")
+    machine+=,memory-backend=ram
     QEMU_ARGS+=(-M "$machine" -cpu "$CPU")
     ((${#BOOTARGS[@]} == 0)) || QEMU_ARGS+=(-append "${BOOTARGS[*]}")
     if [[ -n $GDB ]]; then
@@ -37,15 +28,6 @@ qemu_args() {
         LIMIT=86400
         say "the CPU waits for a debugger: gdb-multiarch $BOOT_ELF -ex 'target remote :1234'"
     fi
-}
-
-memory_mib() {
-    case $MEMORY in
-        *G) echo $((${MEMORY%G} * 1024)) ;;
-        *M) echo "${MEMORY%M}" ;;
-        *K) echo $((${MEMORY%K} / 1024)) ;;
-        *) echo $((MEMORY / 1048576)) ;;
-    esac
 }
 
 check_cpu() {
@@ -58,9 +40,10 @@ boot() {
     local code=0 stdin=/dev/stdin kernel
     check_cpu
     make_image "$1"
+    qemu_args
+    [[ -z $BANKS ]] || use_banks "$BANK_NODES" "$BANKS"
     kernel=$BOOT_IMAGE
     [[ $FORMAT == image ]] || kernel=$BOOT_ELF
-    qemu_args
     [[ -t 0 ]] || stdin=/dev/null
     timeout --foreground -k 5 "$LIMIT" "$QEMU" "${QEMU_ARGS[@]}" -kernel "$kernel" \
         -chardev "stdio,id=console,mux=on,logfile=$SCRATCH/serial" -serial chardev:console -mon chardev=console \

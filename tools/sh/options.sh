@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 default_options() {
-    SMP=1 MEMORY=2G QEMU_ASKED='' CPU=max TIME=icount JSON='' LIMIT=600 FORMAT=image BANKS=1
+    SMP=1 MEMORY=2G QEMU_ASKED='' CPU=max TIME=icount JSON='' LIMIT=600 FORMAT=image BANKS='' BANK_NODES=''
     GDB='' KVM='' EL2='' MACHINE_EXTRA=() BOOTARGS=()
 }
 
@@ -25,7 +25,8 @@ a_number() {
     fi
 }
 
-a_size() { [[ $2 =~ ^[1-9][0-9]{0,9}[KMG]?$ ]] || usage_error "$1 $2: must be a size such as 512M or 2G"; }
+# a_size OPTION VALUE UNITS
+a_size() { [[ $2 =~ ^[1-9][0-9]{0,8}[$3]$ ]] || usage_error "$1 $2: must be a size such as 512M or 2G"; }
 
 a_word() { [[ $2 =~ ^[A-Za-z0-9_:.,+-]+$ ]] || usage_error "$1 '$2': must be a word or a list with commas and no spaces"; }
 
@@ -39,7 +40,7 @@ parse_options() {
             --kvm) KVM=yes && continue ;;
             --el2) EL2=yes && continue ;;
             --smp | --memory | --qemu | --cpu | --gate | --bench | --size | --samples | --json | --time | --log | --append | \
-                --timeout | --machine-opt | --boot | --banks)
+                --timeout | --machine-opt | --boot | --banks | --bank-nodes)
                 (($# > 0)) || usage_error "$option: needs a value"
                 value=$1
                 shift
@@ -55,8 +56,11 @@ take_option() {
     local option=$1 value=$2 word
     case $option in
         --smp) a_number "$option" "$value" 1 512 && SMP=$value ;;
-        --memory) a_size "$option" "$value" && MEMORY=$value ;;
-        --banks) a_number "$option" "$value" 1 8 && BANKS=$value ;;
+        --memory) a_size "$option" "$value" MG && MEMORY=$value ;;
+        --banks | --bank-nodes)
+            BANKS=$value BANK_NODES=''
+            [[ $option == --banks ]] || BANK_NODES=--node-per-bank
+            ;;
         --qemu) QEMU_ASKED=$value ;;
         --cpu) a_word "$option" "${value//=/}" && CPU=$value ;;
         --machine-opt) MACHINE_EXTRA+=("$value") ;;
@@ -66,7 +70,7 @@ take_option() {
         --time) one_of "$option" "$value" icount host && TIME=$value && BOOTARGS+=("time=$value") ;;
         --gate) one_of "$option" "$value" auto por mock none && BOOTARGS+=("gate=$value") ;;
         --bench) a_word "$option" "$value" && BOOTARGS+=("bench=$value") ;;
-        --size) a_size "$option" "$value" && BOOTARGS+=("size=$value") ;;
+        --size) a_size "$option" "$value" KMG && BOOTARGS+=("size=$value") ;;
         --samples) a_number "$option" "$value" 1 1000000 && BOOTARGS+=("samples=$value") ;;
         --log) one_of "$option" "$value" off error warn info debug trace && BOOTARGS+=("log=$value") ;;
         --append)
@@ -86,6 +90,9 @@ check_options() {
         [[ " ${BOOTARGS[*]} " != *" time=icount "* ]] || usage_error "--time icount: not together with --kvm, which runs against the clock"
         [[ $TIME == host ]] || BOOTARGS+=("time=host")
         TIME=host CPU=host
+    fi
+    if [[ -n $BANKS && $FORMAT == elf ]]; then
+        usage_error "--boot elf: not together with memory banks, which only an Image can bring along"
     fi
     if [[ -n $JSON ]]; then
         { : >"$JSON"; } 2>/dev/null || usage_error "--json $JSON: cannot be written; give a file in a folder that exists"

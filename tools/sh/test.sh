@@ -1,2 +1,116 @@
-# The tests of './qemu.sh test'.
+# The steps of './qemu.sh test' and how each is judged; tests.sh lists what is booted.
 # shellcheck shell=bash
+
+PASSED=0 FAILED=0 SKIPPED=0
+
+# verdict NAME CODE SINCE [REASON]: counts and prints one test.
+verdict() {
+    local name=$1 code=$2 took=$((SECONDS - $3)) reason=${4:-}
+    if ((code == 0)); then
+        PASSED=$((PASSED + 1))
+        printf 'ok    %s (%d s)\n' "$name" "$took"
+    else
+        FAILED=$((FAILED + 1))
+        printf 'FAIL  %s (%d s)%s\n' "$name" "$took" "${reason:+: $reason}"
+    fi
+}
+
+skip() {
+    SKIPPED=$((SKIPPED + 1))
+    printf 'skip  %s: %s\n' "$1" "$2"
+}
+
+# The end of a file, set off from the list of tests.
+show_end() { tail -n "${2:-40}" "$1" | tr -d '\r' | sed 's/^/      | /'; }
+
+# step NAME LIMIT COMMAND...: one test that passes when the command exits 0 within LIMIT seconds; its output shows only where it fails.
+step() {
+    local name=$1 limit=$2 since=$SECONDS code=0
+    shift 2
+    # bare_cargo has a time limit of its own.
+    [[ $(type -t "$1") == function ]] || set -- timeout --foreground "$limit" "$@"
+    quietly "running: $name" "$@" || code=$?
+    verdict "$name" "$code" "$since" "exit code $code"
+    ((code == 0)) || show_end "$SCRATCH/log"
+}
+
+# host_tests: cargo's own tests, each counted.
+host_tests() {
+    local since=$SECONDS code=0 ok bad
+    quietly "running: the host crates' tests" timeout --foreground 400 env -C "$REPO" cargo test --no-fail-fast || code=$?
+    ok=$(sed -n 's/^test result: .* \([0-9]\+\) passed;.*/\1/p' "$SCRATCH/log" | awk '{ n += $1 } END { print n + 0 }')
+    bad=$(sed -n 's/^test result: .* \([0-9]\+\) failed;.*/\1/p' "$SCRATCH/log" | awk '{ n += $1 } END { print n + 0 }')
+    PASSED=$((PASSED + ok)) FAILED=$((FAILED + bad))
+    if ((code != 0)); then
+        ((bad > 0)) || FAILED=$((FAILED + 1))
+        printf 'FAIL  host tests (%d s): %d passed, %d failed, exit code %d\n' $((SECONDS - since)) "$ok" "$bad" "$code"
+        show_end "$SCRATCH/log" 60
+    else
+        printf 'ok    host tests (%d s): %d passed\n' $((SECONDS - since)) "$ok"
+    fi
+}
+
+# boot_test NAME ELF CODE "OPTIONS" [PATTERN]: boots it; the exit code decides, and where given a line that matches PATTERN.
+boot_test() {
+    local name=$1 elf=$2 wanted=$3 options=$4 pattern=${5:-} since=$SECONDS code=0 reason='' words
+    read -ra words <<<"$options"
+    if [[ ! -r $elf ]]; then
+        verdict "$name" 1 "$since" "${elf##*/} was not built"
+        return
+    fi
+    (
+        default_options
+        LIMIT=60
+        parse_options "${words[@]}"
+        boot "$elf"
+    ) >"$SCRATCH/boot" 2>&1 || code=$?
+    if ((code != wanted)); then
+        reason="exit code $code instead of $wanted"
+    elif [[ -n $pattern ]] && ! grep -qE -- "$pattern" "$SCRATCH/boot"; then
+        reason="no line matches '$pattern'"
+    fi
+    verdict "$name" "$((${#reason} > 0))" "$since" "$reason"
+    [[ -z $reason ]] || show_end "$SCRATCH/boot"
+}
+
+# script_test NAME CODE PATTERN COMMAND...: a command's exit code, and the one line that it says.
+script_test() {
+    local name=$1 wanted=$2 pattern=$3 since=$SECONDS code=0 reason=''
+    shift 3
+    timeout --foreground 60 "$@" >"$SCRATCH/script" 2>&1 </dev/null || code=$?
+    if ((code != wanted)); then
+        reason="exit code $code instead of $wanted"
+    elif ! grep -qE -- "$pattern" "$SCRATCH/script"; then
+        reason="no line matches '$pattern'"
+    fi
+    verdict "$name" "$((${#reason} > 0))" "$since" "$reason"
+    [[ -z $reason ]] || show_end "$SCRATCH/script"
+}
+
+# The test kernels' own wishes stand in their first lines: `//! qemu: OPTIONS`, `//! expect: CODE`, `//! line: PATTERN`.
+wish() { sed -n "1,20s|^//! $2: *||p" "$1" | head -n1; }
+
+kernel_tests() {
+    local source name
+    for source in "$REPO"/tests/src/bin/*.rs; do
+        name=$(basename "$source" .rs)
+        boot_test "kernel $name" "$OUT/$TARGET/checked/$name" "$(wish "$source" expect | grep . || echo 0)" \
+            "$(wish "$source" qemu)" "$(wish "$source" line)"
+    done
+}
+
+run_tests() {
+    setup_rust
+    setup_qemu ''
+    lint_tests
+    host_tests
+    build_tools
+    step "build the kernel" 300 bare_cargo build --quiet --release --bin palisade
+    step "build the test kernels" 400 bare_cargo build --quiet --profile checked -p palisade-tests
+    script_tests
+    main_tests
+    bench_tests
+    kernel_tests
+    printf '%d passed, %d failed%s\n' "$PASSED" "$FAILED" "$( ((SKIPPED == 0)) || printf ', %d skipped' "$SKIPPED")"
+    ((FAILED == 0)) || return 1
+}

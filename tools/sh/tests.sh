@@ -1,0 +1,82 @@
+# What './qemu.sh test' runs besides the test kernels of tests/src/bin, which it finds by itself.
+# shellcheck shell=bash
+
+lint_tests() {
+    step "format" 60 cargo fmt --all --manifest-path "$REPO/Cargo.toml" -- --check
+    step "clippy, host" 400 env -C "$REPO" cargo clippy --quiet --all-targets -- -D warnings
+    step "clippy, bare metal" 400 bare_cargo clippy --quiet -p palisade -p palisade-tests -- -D warnings
+    if command -v shellcheck >/dev/null; then
+        step "shellcheck" 60 env -C "$REPO" shellcheck -x -a qemu.sh .ci/run
+    else
+        skip "shellcheck" "not installed"
+    fi
+}
+
+# The script's own answers to wrong usage and to machines that lack something.
+script_tests() {
+    local run=$REPO/qemu.sh fake=$SCRATCH/fake
+    mkdir -p "$fake/old" "$fake/offline" "$fake/empty"
+    printf '#!/bin/sh\necho "QEMU emulator version 7.2.1 (made up)"\n' >"$fake/old/qemu-system-aarch64"
+    # shellcheck disable=SC2016 # the fake's own variable
+    printf '#!/bin/sh\n[ "$1" = indextargets ] || { echo "E: Could not connect" >&2; exit 100; }\necho "http://mirror.invalid/debian stable"\n' \
+        >"$fake/offline/apt-get"
+    chmod +x "$fake"/*/*
+    script_test "help" 0 'Cache folder: ' "$run" --help
+    script_test "unknown option" 2 'unknown option --colour .*--help' "$run" --colour
+    script_test "unknown command" 2 'unknown command fly .*--help' "$run" fly
+    script_test "option without value" 2 '--smp: needs a value' "$run" --smp
+    script_test "bad number" 2 '--smp 0: must be a whole number from 1 to 512' "$run" --smp 0
+    script_test "bad size" 2 '--memory lots: must be a size such as' "$run" --memory lots
+    script_test "bad choice" 2 '--gate open: must be one of auto por mock none' "$run" --gate open
+    script_test "unwritable JSON file" 2 'cannot be written' "$run" --json "$fake/none/results.json"
+    script_test "missing ELF" 2 'no such file' "$run" boot-elf "$fake/none.elf"
+    script_test "missing QEMU" 2 'no such program' "$run" --qemu "$fake/none"
+    script_test "unknown CPU" 2 'QEMU has no such model' "$run" --cpu pentium
+    script_test "old QEMU asked for" 10 'QEMU too old: .* is 7\.2\.1' "$run" --qemu "$fake/old/qemu-system-aarch64"
+    script_test "old QEMU in PATH" 0 'passing over .*7\.2\.1' env PATH="$fake/old:$PATH" "$run" setup
+    script_test "no network" 10 'no QEMU .*is the network up\?' \
+        env PATH="$fake/old:$fake/offline:$PATH" XDG_CACHE_HOME="$fake/empty" "$run" setup
+    if [[ $(uname -m) == aarch64 ]]; then
+        skip "KVM on another host" "this is an arm64 host"
+    else
+        script_test "KVM on another host" 2 '--kvm: this host is .*arm64' "$run" --kvm
+    fi
+    script_test "launcher" 2 'unknown option --colour' env -C "$REPO" cargo run --quiet --release -- --colour
+}
+
+# The kernel itself, without benchmarks unless named: each way in, each size of memory, each refusal.
+main_tests() {
+    local kernel=$OUT/$TARGET/release/palisade
+    boot_test "boot at EL1" "$kernel" 0 "--bench none"
+    boot_test "boot at EL2" "$kernel" 0 "--bench none --el2"
+    boot_test "boot the ELF" "$kernel" 0 "--bench none --boot elf"
+    boot_test "boot the ELF at EL2" "$kernel" 0 "--bench none --boot elf --el2"
+    boot_test "against the clock" "$kernel" 0 "--bench none --time host"
+    boot_test "mock gate" "$kernel" 0 "--bench none --gate mock"
+    boot_test "four CPUs present" "$kernel" 0 "--bench none --smp 4"
+    boot_test "memory 64 MiB: refusal" "$kernel" 4 "--bench none --memory 64M" '[Mm]emory'
+    boot_test "memory 128 MiB" "$kernel" 0 "--bench none --memory 128M"
+    boot_test "memory 8 GiB" "$kernel" 0 "--bench none --memory 8G"
+    if [[ $(cat /proc/sys/vm/overcommit_memory 2>/dev/null) == 2 ]]; then
+        skip "memory 64 GiB" "this host promises no memory that it does not have"
+    else
+        boot_test "memory 64 GiB" "$kernel" 0 "--bench none --memory 64G"
+    fi
+    boot_test "two banks, one node" "$kernel" 0 "--bench none --memory 2G --banks 0x40000000:512M,0x80000000:1G"
+    boot_test "two banks, two nodes" "$kernel" 0 "--bench none --memory 2G --bank-nodes 0x40000000:512M,0x80000000:1G"
+    boot_test "CPU without S1PIE: refusal" "$kernel" 3 "--bench none --cpu cortex-a72" 'S1PIE|S1POE'
+    boot_test "CPU without S1PIE, unprotected" "$kernel" 0 "--bench none --cpu cortex-a72 --gate none"
+    boot_test "unknown boot argument" "$kernel" 2 "--append colour=blue" 'colour'
+    boot_test "bad benchmark name" "$kernel" 2 "--bench teleport" 'teleport'
+    boot_test "bad size in boot argument" "$kernel" 2 "--append size=lots" 'lots'
+}
+
+# A short benchmark run: valid results, the same twice, and the counts kept in the benchmark file.
+bench_tests() {
+    local kernel=$OUT/$TARGET/release/palisade options="--size 16M --timeout 200"
+    boot_test "short benchmark run" "$kernel" 0 "$options --json $SCRATCH/first.json"
+    boot_test "the same again" "$kernel" 0 "$options --json $SCRATCH/second.json"
+    step "results are valid" 10 "$OUT/release/palisade-check" json "$SCRATCH/first.json"
+    step "results are the same twice" 10 cmp "$SCRATCH/first.json" "$SCRATCH/second.json"
+    step "counts against the benchmark file" 10 "$OUT/release/palisade-check" counts "$SCRATCH/first.json" "$REPO/tests/counts.json"
+}
