@@ -113,12 +113,13 @@ impl Buddy {
         }
     }
 
-    fn step(&mut self) {
-        #[cfg(test)]
-        {
-            self.steps += 1;
-        }
+    #[cfg(test)]
+    fn count_steps(&mut self, steps: u32) {
+        self.steps += u64::from(steps);
     }
+
+    #[cfg(not(test))]
+    fn count_steps(&mut self, _steps: u32) {}
 
     pub(super) fn set_boundary(&mut self, boundary: Frame) {
         assert!(boundary.is_aligned(BLOCK_ORDER), "zone boundary {boundary} is no multiple of 2 MiB");
@@ -175,10 +176,10 @@ impl Buddy {
             self.zones[zone as usize].unlink(buddy, order);
             block &= !(1 << order);
             order += 1;
-            self.step();
+            self.count_steps(1);
         }
         self.zones[zone as usize].push(block, order);
-        self.step();
+        self.count_steps(1);
     }
 
     /// Takes a block of `order` for data from the preferred zone that has one. Its frames are `Held`.
@@ -209,9 +210,7 @@ impl Buddy {
         for half in (order..from).rev() {
             lists.push(block + (1 << half), half);
         }
-        for _ in order..=from {
-            self.step();
-        }
+        self.count_steps(from - order + 1);
         block
     }
 }

@@ -24,10 +24,12 @@ impl Front {
         Self { count: AtomicU32::new(0), frames: [const { AtomicU32::new(0) }; CAPACITY] }
     }
 
+    #[inline(always)]
     fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed) as usize
     }
 
+    #[inline(always)]
     fn set_count(&self, count: usize) {
         self.count.store(count as u32, Ordering::Relaxed);
     }
@@ -71,6 +73,24 @@ impl Front {
         self.set_count(BATCH - room);
     }
 
+    /// Puts frames from `source` on top until it has no more or the front is full.
+    #[inline(always)]
+    pub(super) fn fill(&self, mut source: impl FnMut() -> Option<u32>) {
+        let mut count = self.count();
+        for slot in self.frames.iter().skip(count) {
+            let Some(frame) = source() else { break };
+            slot.store(frame, Ordering::Relaxed);
+            count += 1;
+        }
+        self.set_count(count);
+    }
+
+    /// Whether there is room for no more.
+    #[inline(always)]
+    pub(super) fn is_full(&self) -> bool {
+        self.count() == CAPACITY
+    }
+
     /// Gives the last `amount` frames back, or all there are.
     ///
     /// Memory that was allocated in one go is mostly freed in one go as well, so frames that follow each other, up or
@@ -78,17 +98,16 @@ impl Front {
     pub(super) fn drain(&self, buddy: &mut Buddy, amount: usize) {
         let count = self.count();
         let left = count.saturating_sub(amount);
-        let frame = |slot: usize| self.frames[slot].load(Ordering::Relaxed);
-        let mut at = left;
-        while at < count {
-            let first = frame(at);
+        let mut frames = self.frames[left..count].iter().map(|slot| slot.load(Ordering::Relaxed));
+        let mut upcoming = frames.next();
+        while let Some(first) = upcoming {
+            upcoming = frames.next();
+            let step = upcoming.map_or(0, |next| next.wrapping_sub(first));
             let mut last = first;
-            at += 1;
-            if at < count {
-                let step = frame(at).wrapping_sub(first);
-                while at < count && (step == 1 || step == u32::MAX) && frame(at) == last.wrapping_add(step) {
-                    last = frame(at);
-                    at += 1;
+            if step == 1 || step == u32::MAX {
+                while upcoming == Some(last.wrapping_add(step)) {
+                    last = last.wrapping_add(step);
+                    upcoming = frames.next();
                 }
             }
             buddy.free_run(first.min(last), first.abs_diff(last) + 1);

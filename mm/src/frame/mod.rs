@@ -7,6 +7,7 @@
 
 use core::fmt;
 
+use platform::arch::MAX_CPUS;
 use spin::Mutex;
 
 use crate::addr::{Frame, FrameRange};
@@ -23,8 +24,6 @@ mod tests;
 
 pub use buddy::{BLOCK_ORDER, MAX_ORDER, Zone, ZoneStats};
 pub use meta::{FrameMeta, Kind};
-
-use platform::arch::MAX_CPUS;
 
 /// No free block was left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,12 +131,9 @@ impl Frames {
     #[inline]
     pub fn alloc(&self) -> Result<Frame, OutOfMemory> {
         self.check_injected(0)?;
-        let popped = masked(|cpu| {
-            let front = &self.fronts[cpu];
-            match front.pop() {
-                None => self.refill_and_pop(front),
-                popped => popped,
-            }
+        let popped = self.on_front(|front| match front.pop() {
+            None => self.refill_and_pop(front),
+            popped => popped,
         });
         let frame = Frame::from_number(popped.ok_or(OutOfMemory::new(0))?.into());
         frame.meta().begin(state(Kind::Data, 0));
@@ -186,10 +182,10 @@ impl Frames {
     /// Takes a block of `order` by `take`; where that fails, once more after this CPU's front was given back.
     fn alloc_block(&self, order: u32, take: impl Fn(&mut Buddy) -> Option<u32>) -> Result<Frame, OutOfMemory> {
         self.check_injected(order)?;
-        let block = masked(|cpu| {
+        let block = self.on_front(|front| {
             let mut buddy = self.buddy.lock();
             take(&mut buddy).or_else(|| {
-                self.fronts[cpu].drain(&mut buddy, front::CAPACITY);
+                front.drain(&mut buddy, front::CAPACITY);
                 take(&mut buddy)
             })
         });
@@ -200,15 +196,11 @@ impl Frames {
     #[inline]
     pub fn free(&self, frame: Frame) {
         end(frame);
-        masked(|cpu| self.push(&self.fronts[cpu], frame));
-    }
-
-    /// Puts an ended frame into this CPU's front. Interrupts are masked.
-    #[inline(always)]
-    fn push(&self, front: &Front, frame: Frame) {
-        if !front.push(frame.number() as u32) {
-            self.drain_and_push(front, frame);
-        }
+        self.on_front(|front| {
+            if !front.push(frame.number() as u32) {
+                self.drain_and_push(front, frame);
+            }
+        });
     }
 
     #[cold]
@@ -251,12 +243,12 @@ impl Frames {
     pub fn release(&self, frame: Frame, n: u32) {
         let head = frame.head();
         if head.meta().put_n(n) {
-            self.free_folio(head);
+            if head.meta().order() == 0 { self.free(head) } else { self.free_folio(head) }
         }
     }
 
     /// Gives back a chain of single frames and folio heads, linked by [`FrameMeta::set_link`], as [`Frames::free`] and
-    /// [`Frames::free_folio`] do one by one. Interrupts are masked for a batch at a time.
+    /// [`Frames::free_folio`] do one by one. Interrupts are masked for a front's worth at a time.
     pub fn free_chain(&self, first: Option<Frame>) {
         let mut at = first;
         while let Some(frame) = at {
@@ -269,24 +261,26 @@ impl Frames {
         }
     }
 
-    /// Frees up to a batch of single frames from the chain's beginning; returns the rest of the chain.
+    /// Frees single frames from the chain's beginning until the front is full; returns the rest of the chain.
     fn free_singles(&self, first: Frame) -> Option<Frame> {
-        masked(|cpu| {
-            let front = &self.fronts[cpu];
+        self.on_front(|front| {
+            if front.is_full() {
+                front.drain(&mut self.buddy.lock(), front::BATCH);
+            }
             let mut at = Some(first);
-            for _ in 0..front::BATCH {
-                let Some(frame) = at.filter(|frame| frame.meta().order() == 0) else { break };
+            front.fill(|| {
+                let frame = at.filter(|frame| frame.meta().order() == 0)?;
                 at = frame.meta().link();
                 end(frame);
-                self.push(front, frame);
-            }
+                Some(frame.number() as u32)
+            });
             at
         })
     }
 
     /// Gives this CPU's front back to the buddy, so that its frames can be part of blocks again.
     pub fn drain(&self) {
-        masked(|cpu| self.fronts[cpu].drain(&mut self.buddy.lock(), front::CAPACITY));
+        self.on_front(|front| front.drain(&mut self.buddy.lock(), front::CAPACITY));
     }
 
     /// How much memory there is, and how much is free. Exact where no other CPU allocates or frees meanwhile.
@@ -301,6 +295,13 @@ impl Frames {
             }
             stats
         })
+    }
+
+    /// Runs `work` on this CPU's front with interrupts masked.
+    #[inline(always)]
+    fn on_front<R>(&self, work: impl FnOnce(&Front) -> R) -> R {
+        // The index is below `MAX_CPUS` as it is; the mask spares the check that it is.
+        masked(|cpu| work(&self.fronts[cpu % MAX_CPUS]))
     }
 
     fn with_buddy<R>(&self, work: impl FnOnce(&mut Buddy) -> R) -> R {
