@@ -36,12 +36,12 @@ impl fmt::Display for Text {
     }
 }
 
-/// A count per operation or PTE, with the digits that matter: `0`, `<0.0001`, `0.0078`, `3.02`, `173.2`, `75265`.
+/// A count per operation or PTE, with the digits that matter: `0`, `<.0001`, `0.0078`, `3.02`, `173.2`, `75265`.
 pub(crate) fn count(value: f64) -> Text {
     let size = value.abs();
     match size {
         _ if size == 0.0 => Text::of(format_args!("0")),
-        _ if size < 0.000_05 => Text::of(format_args!("<0.0001")),
+        _ if size < 0.000_05 => Text::of(format_args!("<.0001")),
         _ if size < 0.1 => Text::of(format_args!("{value:.4}")),
         _ if size < 10.0 => Text::of(format_args!("{value:.2}")),
         _ if size < 1000.0 => Text::of(format_args!("{value:.1}")),
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn counts_keep_the_digits_that_matter() {
         let printed = [0.0, 1e-6, 0.007_812, 0.5, 3.016, 173.24, 75_265.4].map(|value| format!("{}", count(value)));
-        assert_eq!(printed, ["0", "<0.0001", "0.0078", "0.50", "3.02", "173.2", "75265"]);
+        assert_eq!(printed, ["0", "<.0001", "0.0078", "0.50", "3.02", "173.2", "75265"]);
         assert_eq!(format!("[{:>6}]", count(1.0)), "[  1.00]");
     }
 
