@@ -95,8 +95,8 @@ pub(super) fn linked(link: u32) -> Option<Frame> {
 impl Frame {
     /// The frame's metadata.
     ///
-    /// Metadata is mapped for all of RAM (and on the host for all of the arena). For a frame that is not RAM the
-    /// kernel faults on first use of the reference, reading nothing.
+    /// Metadata is mapped for all RAM that the allocator was given (on the host: for all of the arena) and the rest of
+    /// the 4 MiB-aligned blocks it lies in. To ask for that of any other frame is a bug, which ends in a fault.
     #[inline(always)]
     pub fn meta(self) -> &'static FrameMeta {
         debug_assert!(self.number() < META_LIMIT);

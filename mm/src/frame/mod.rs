@@ -32,13 +32,6 @@ pub struct OutOfMemory {
     pub order: u32,
 }
 
-impl OutOfMemory {
-    /// The error for a block of 2^`order` frames.
-    pub const fn new(order: u32) -> Self {
-        Self { order }
-    }
-}
-
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "out of memory: no free block of order {}", self.order)
@@ -135,7 +128,7 @@ impl Frames {
             None => self.refill_and_pop(front),
             popped => popped,
         });
-        let frame = Frame::from_number(popped.ok_or(OutOfMemory::new(0))?.into());
+        let frame = Frame::from_number(popped.ok_or(OutOfMemory { order: 0 })?.into());
         frame.meta().begin(state(Kind::Data, 0));
         Ok(frame)
     }
@@ -189,7 +182,7 @@ impl Frames {
                 take(&mut buddy)
             })
         });
-        block.map(|number| Frame::from_number(number.into())).ok_or(OutOfMemory::new(order))
+        block.map(|number| Frame::from_number(number.into())).ok_or(OutOfMemory { order })
     }
 
     /// Gives back a single frame whose last reference is gone and which no TLB knows any more.
@@ -310,7 +303,7 @@ impl Frames {
 
     #[cfg(any(not(target_os = "none"), feature = "inject"))]
     fn check_injected(&self, order: u32) -> Result<(), OutOfMemory> {
-        if self.inject.fires() { Err(OutOfMemory::new(order)) } else { Ok(()) }
+        if self.inject.fires() { Err(OutOfMemory { order }) } else { Ok(()) }
     }
 
     #[cfg(not(any(not(target_os = "none"), feature = "inject")))]
