@@ -272,6 +272,11 @@ impl Descriptor {
         Descriptor(self.0 & !READ_ONLY)
     }
 
+    /// Whether two leaves differ in nothing but the frame.
+    pub const fn same_attributes(self, other: Descriptor) -> bool {
+        (self.0 ^ other.0) & !ADDRESS == 0
+    }
+
     /// Whether AP\[2\]/nDirty traps writes.
     #[inline(always)]
     pub const fn is_write_protected(self) -> bool {

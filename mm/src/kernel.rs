@@ -144,9 +144,26 @@ impl Builder {
         Ok(())
     }
 
+    /// A table that stays empty.
+    ///
+    /// # Errors
+    /// Out of memory where the `tables` block has no table left.
+    pub fn spare_table(&mut self) -> Result<Frame, OutOfMemory> {
+        self.take().map(Table::frame)
+    }
+
     /// The root and how many frames of `free` it took. The rest is the table pool's ([`crate::pool::TablePool::donate`]).
     pub fn finish(self) -> (KernelRoot, u64) {
         (self.root, self.used)
+    }
+
+    fn take(&mut self) -> Result<Table<KernelTables>, OutOfMemory> {
+        if self.used == self.free.count() {
+            return Err(OutOfMemory { order: 0 });
+        }
+        let frame = Frame::from_number(self.free.start().number() + self.used);
+        self.used += 1;
+        Ok(Table::at(frame))
     }
 
     fn map_one<P: Policy>(
@@ -157,15 +174,8 @@ impl Builder {
         level: Level,
         bits: LeafBits,
     ) -> Result<(), OutOfMemory> {
-        let (root, free, used) = (self.root, self.free, &mut self.used);
-        let table = root.table_for(token, va, level, |_| {
-            let next = Frame::from_number(free.start().number() + *used);
-            if !free.contains(next) {
-                return Err(OutOfMemory { order: 0 });
-            }
-            *used += 1;
-            Ok(Table::at(next))
-        })?;
+        let root = self.root;
+        let table = root.table_for(token, va, level, |_| self.take())?;
         let entry = table.entry(level, va);
         if entry.get().is_absent() {
             entry.set(token, Descriptor::leaf(frame, bits, level));

@@ -10,6 +10,7 @@
 //! | [`tlb`] | the order of barriers and invalidations |
 //! | [`pool`] | where tables come from: keyed 2 MiB blocks |
 //! | [`kernel`] | the kernel's root, as boot builds it |
+//! | [`space`] | user address spaces |
 //! | [`asid`] | address-space identifiers |
 //! | [`memory`] | all of it together |
 #![no_std]
@@ -26,9 +27,9 @@ pub mod kernel;
 pub mod linear;
 pub mod memory;
 pub mod pool;
+pub mod space;
 pub mod table;
 pub mod tlb;
 
 #[cfg(test)]
-#[allow(dead_code)]
 mod testing;

@@ -1,5 +1,6 @@
 //! The machine's memory as a whole: what every address space and kernel area works with.
 
+use crate::addr::Frame;
 use crate::asid::Asids;
 use crate::desc::Level;
 use crate::frame::{Frames, OutOfMemory};
@@ -19,6 +20,8 @@ pub struct Memory {
     pub asids: Asids,
     /// The kernel's tables.
     pub kernel: KernelRoot,
+    /// A table without entries, for TTBR0 while no space is active ([`crate::kernel::Builder::spare_table`]).
+    pub empty_root: Frame,
 }
 
 impl Memory {

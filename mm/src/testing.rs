@@ -34,6 +34,7 @@ impl Machine {
             let mapping = Mapping { va, pa: frame.start(), bytes: Level::L2.span(), attr, largest: Level::L2 };
             builder.map::<Recorder>(mapping).unwrap();
         }
+        let empty_root = builder.spare_table().unwrap();
         let (kernel, used) = builder.finish();
         let frames: &'static Frames = Box::leak(Box::default());
         frames.set_boundary(Frame::from_number(blocks * BLOCK_FRAMES));
@@ -42,7 +43,7 @@ impl Machine {
         unsafe { frames.add_range(rest) };
         let pool = TablePool::new(Frame::from_number(0), blocks).unwrap();
         pool.donate(tables.start(), used);
-        let memory = Memory { frames, pool, asids: Asids::new(8).unwrap(), kernel };
+        let memory = Memory { frames, pool, asids: Asids::new(8).unwrap(), kernel, empty_root };
         Recorder::take();
         Machine { memory: Box::leak(Box::new(memory)), _arena: arena }
     }

@@ -1,7 +1,7 @@
-//! The TLB protocol: the order of store, barrier, invalidation and barrier, as two functions and no habit
+//! The TLB protocol: the order of store, barrier, invalidation and barrier, as functions and no habit
 //! (Arm ARM D8.16, B2.3.12, K14 "TLB maintenance").
 //!
-//! Both end in an ISB, so that a section's closing register write, which comes before them, needs none of its own.
+//! [`publish`] and [`flush`] end in an ISB, so that a section's closing register write, which comes before them, needs none of its own.
 
 use crate::addr::PageRange;
 use platform::arch::{Arch, Asid, Synced};
@@ -34,15 +34,21 @@ pub fn publish<A: Arch>() -> Synced {
     A::isb()
 }
 
-/// Makes changed or cleared entries known and their old contents forgotten: DSB ISHST; TLBI…; DSB ISH; ISB.
+/// Makes changed or cleared entries known and their old contents forgotten, everywhere: DSB ISHST; TLBI…; DSB ISH. What
+/// they named may be reused after this. An ISB has to follow before this CPU itself relies on the change.
+#[inline]
+pub fn shoot_down<A: Arch>(stale: Stale) {
+    A::dsb_ishst();
+    if stale != Stale::Nothing {
+        invalidate::<A>(stale);
+        A::dsb_ish();
+    }
+}
+
+/// [`shoot_down`] and the ISB.
 #[inline]
 pub fn flush<A: Arch>(stale: Stale) -> Synced {
-    A::dsb_ishst();
-    if stale == Stale::Nothing {
-        return A::isb();
-    }
-    invalidate::<A>(stale);
-    A::dsb_ish();
+    shoot_down::<A>(stale);
     A::isb()
 }
 
