@@ -3,7 +3,7 @@
 //! The crate is pure: the kernel's benchmark driver fills in a [`Head`] and [`Row`]s, and everything is rendered into a
 //! [`core::fmt::Write`]. It needs no allocator.
 //!
-//! - [`bench`]: benchmarks and strategies; [`row`]: counts, rows, the head
+//! - [`mod@bench`]: benchmarks and strategies; [`row`]: counts, rows, the head
 //! - [`published`]: the published figures; [`linux`]: Linux's counts
 //! - [`model`]: the cost model and its one table of constants; [`fit`]: where three of them come from
 //! - [`stats`]: host times
