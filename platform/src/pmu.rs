@@ -3,6 +3,8 @@
 //! Under QEMU's `-icount shift=0` both are exact: each guest instruction is one INST_RETIRED and one nanosecond of
 //! virtual time. Without `-icount` QEMU does not implement INST_RETIRED, and CNTVCT_EL0 is the host's time.
 
+use aarch64_cpu::asm::barrier;
+
 use crate::features::{Features, Pmu};
 use crate::sysreg::{mrs, msr};
 use crate::timer::Timer;
@@ -44,14 +46,19 @@ impl core::fmt::Display for Source {
 pub struct InstructionCounter {
     source: Source,
     timer: Timer,
+    counts_cycles: bool,
 }
 
 impl InstructionCounter {
-    /// Sets event counter 0 and the cycle counter running on this CPU, if it has a PMU that counts instructions in
-    /// 64 bits; else falls back to virtual time.
+    /// Sets the PMU's cycle counter running on this CPU, and event counter 0 on INST_RETIRED if it has that event in
+    /// 64 bits (32 wrap within seconds); else instructions are read off virtual time.
     pub fn start(features: &Features, timer: Timer) -> Self {
-        let source = if start_pmu(features) { Source::Pmu } else { Source::VirtualTime };
-        InstructionCounter { source, timer }
+        let counts_cycles = features.pmu != Pmu::None;
+        let source = if features.pmu == Pmu::V3p5 && has_inst_retired() { Source::Pmu } else { Source::VirtualTime };
+        if counts_cycles {
+            start_pmu(source);
+        }
+        InstructionCounter { source, timer, counts_cycles }
     }
 
     /// Where [`InstructionCounter::read`] reads.
@@ -60,43 +67,50 @@ impl InstructionCounter {
     }
 
     /// The count now, from an arbitrary start; only differences mean something. A context synchronisation event comes
-    /// first, so that on real cores what stands before is counted and what stands after is not.
+    /// first, so that on real cores what stands before is counted and what stands after is not. Reading twice in a row
+    /// gives a small difference, always the same one under `-icount`: the reading's own instructions.
     #[inline(always)]
     pub fn read(self) -> u64 {
         match self.source {
             Source::Pmu => {
-                aarch64_cpu::asm::barrier::isb(aarch64_cpu::asm::barrier::SY);
+                barrier::isb(barrier::SY);
                 mrs!("pmevcntr0_el0")
             }
             Source::VirtualTime => self.timer.rate().nanos(self.timer.now()),
         }
     }
+
+    /// Cycles of this CPU since some moment (PMCCNTR_EL0); `None` without a PMU. Under QEMU with `-icount` it follows
+    /// virtual time.
+    #[inline(always)]
+    pub fn cycles(self) -> Option<u64> {
+        if !self.counts_cycles {
+            return None;
+        }
+        barrier::isb(barrier::SY);
+        Some(mrs!("pmccntr_el0"))
+    }
 }
 
-/// Starts counter 0 on INST_RETIRED, and the cycle counter. False, with the PMU untouched, where there is no such event
-/// or only 32 bits for it: those wrap within seconds.
-fn start_pmu(features: &Features) -> bool {
-    if features.pmu < Pmu::V3p5 {
-        return false;
-    }
-    let control = mrs!("pmcr_el0");
-    let counters = control >> PMCR_N_SHIFT & PMCR_N_MASK;
+/// Whether an event counter is there for us and INST_RETIRED is an event it can count.
+fn has_inst_retired() -> bool {
+    let counters = mrs!("pmcr_el0") >> PMCR_N_SHIFT & PMCR_N_MASK;
     // PMCEID0_EL0 bit n: common event n is implemented.
-    if counters == 0 || mrs!("pmceid0_el0") >> INST_RETIRED & 1 == 0 {
-        return false;
-    }
-    // Filter bits 0: count at EL1 and EL0, not at EL2.
-    msr!("pmevtyper0_el0", INST_RETIRED);
-    msr!("pmccfiltr_el0", 0);
-    msr!("pmcntenset_el0", ENABLE_CYCLES | ENABLE_COUNTER_0);
-    msr!("pmcr_el0", control | PMCR_E | PMCR_LC | PMCR_LP);
-    aarch64_cpu::asm::barrier::isb(aarch64_cpu::asm::barrier::SY);
-    true
+    counters > 0 && mrs!("pmceid0_el0") >> INST_RETIRED & 1 == 1
 }
 
-/// PMCCNTR_EL0: cycles on this CPU since some moment, once [`InstructionCounter::start`] found a PMU. Under QEMU with
-/// `-icount` it follows virtual time.
-#[inline(always)]
-pub fn cycles() -> u64 {
-    mrs!("pmccntr_el0")
+/// Starts the cycle counter, and event counter 0 if it is the source.
+fn start_pmu(source: Source) {
+    let mut enable = ENABLE_CYCLES;
+    let mut control = mrs!("pmcr_el0") | PMCR_E | PMCR_LC;
+    // Filter bits 0: count at EL1 and EL0, not at EL2.
+    msr!("pmccfiltr_el0", 0);
+    if source == Source::Pmu {
+        msr!("pmevtyper0_el0", INST_RETIRED);
+        enable |= ENABLE_COUNTER_0;
+        control |= PMCR_LP;
+    }
+    msr!("pmcntenset_el0", enable);
+    msr!("pmcr_el0", control);
+    barrier::isb(barrier::SY);
 }

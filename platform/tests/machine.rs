@@ -270,9 +270,10 @@ fn headers_that_lie() {
     {
         for value in [u32::MAX, u32::MAX - 3, len as u32 + 4, 0x8000_0000] {
             let error = blob_error(&word(index, value));
-            assert!(matches!(error, BlobError::BlockOutside { block: b, .. } if b == block), "{index} {value:#x}");
+            assert!(matches!(error, BlobError::BadBlock { block: b, .. } if b == block), "{index} {value:#x}");
         }
     }
+    assert!(matches!(blob_error(&word(2, 0x42)), BlobError::BadBlock { block: "structure", offset: 0x42, .. }));
     assert!(matches!(blob_error(&word(9, 0)), BlobError::NoEnd { block: "structure" }));
     assert!(matches!(blob_error(&word(8, 0)), BlobError::Cut { .. }));
 }

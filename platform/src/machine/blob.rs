@@ -43,9 +43,9 @@ pub enum BlobError {
         /// The oldest version it is compatible with.
         compatible: u32,
     },
-    /// A block does not lie inside the blob.
-    #[error("device tree: the {block} block at {offset:#x}, {size:#x} bytes, is not inside the blob")]
-    BlockOutside {
+    /// A block does not lie inside the blob, or is not aligned.
+    #[error("device tree: the {block} block at {offset:#x}, {size:#x} bytes, is not inside the blob or not aligned")]
+    BadBlock {
         /// Which block.
         block: &'static str,
         /// Where it should start.
@@ -132,9 +132,11 @@ impl<'a> Blob<'a> {
         if version < VERSION || compatible > VERSION {
             return Err(BlobError::BadVersion { version, compatible });
         }
-        let structure = block(bytes, "structure", field(2), field(9))?;
-        let strings = block(bytes, "strings", field(3), field(8))?;
-        let map = block(bytes, "memory reservation", field(4), (bytes.len() as u32).saturating_sub(field(4)))?;
+        let structure = block(bytes, "structure", 4, field(2), field(9))?;
+        let strings = block(bytes, "strings", 1, field(3), field(8))?;
+        // Its length is nowhere stated.
+        let map_size = (bytes.len() as u32).saturating_sub(field(4));
+        let map = block(bytes, "memory reservation", 8, field(4), map_size)?;
         check_structure(structure, strings.bytes)?;
         let reservations = reservations(map.bytes).ok_or(BlobError::NoEnd { block: "memory reservation" })?;
         Ok(Blob { bytes, reservations })
@@ -165,12 +167,19 @@ fn be64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-fn block<'a>(bytes: &'a [u8], name: &'static str, offset: u32, size: u32) -> Result<Block<'a>, BlobError> {
+/// `size` bytes of the blob from `offset`, which has to be aligned to `align`.
+fn block<'a>(
+    bytes: &'a [u8],
+    name: &'static str,
+    align: usize,
+    offset: u32,
+    size: u32,
+) -> Result<Block<'a>, BlobError> {
     let start = offset as usize;
     let inside = start.checked_add(size as usize).and_then(|end| bytes.get(start..end));
     match inside {
-        Some(bytes) if start % 4 == 0 || name == "strings" => Ok(Block { bytes, offset: start }),
-        _ => Err(BlobError::BlockOutside { block: name, offset, size }),
+        Some(bytes) if start.is_multiple_of(align) => Ok(Block { bytes, offset: start }),
+        _ => Err(BlobError::BadBlock { block: name, offset, size }),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use arrayvec::ArrayVec;
 use core::fmt;
+use thiserror::Error;
 
 /// A range of physical addresses: not empty, and its end does not exceed `u64::MAX`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +73,8 @@ impl fmt::Debug for PhysRange {
 pub struct Ranges<const N: usize>(ArrayVec<PhysRange, N>);
 
 /// The list is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("no room for another range")]
 pub struct Full;
 
 impl<const N: usize> Ranges<N> {

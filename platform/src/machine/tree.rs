@@ -100,7 +100,7 @@ impl Cells {
     ) -> Result<impl Iterator<Item = (u64, u64)> + use<'a>, MachineError> {
         let reg = value(node, "reg")?.unwrap_or_default();
         let (address, len) = (self.address * 4, (self.address + self.size) * 4);
-        if reg.is_empty() || len == 0 || reg.len() % len != 0 {
+        if reg.is_empty() || !reg.len().is_multiple_of(len) {
             return Err(MachineError::BadProperty { part, property: "reg", len: reg.len() });
         }
         Ok(reg.chunks_exact(len).map(move |entry| {
