@@ -83,6 +83,7 @@ main() {
             parse_options "$@"
             setup_rust
             setup_qemu "$QEMU_ASKED"
+            check_cpu "$CPU"
             build_tools
             build_kernel
             boot "$KERNEL"
@@ -94,6 +95,7 @@ main() {
             [[ -r $elf ]] || usage_error "boot-elf $elf: no such file"
             parse_options "$@"
             setup_qemu "$QEMU_ASKED"
+            check_cpu "$CPU"
             build_tools
             boot "$elf"
             ;;

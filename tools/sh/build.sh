@@ -24,7 +24,7 @@ cargo_quietly() {
 
 # The kernel's ELF into KERNEL.
 build_kernel() {
-    cargo_quietly "building the kernel" bare_cargo build --quiet --release --bin palisade
+    cargo_quietly "building the kernel" bare_cargo build --quiet --release -p palisade --bin palisade
     KERNEL=$OUT/$TARGET/release/palisade
 }
 

@@ -110,6 +110,12 @@ setup_qemu() {
     unlock_cache
 }
 
+# check_cpu MODEL: refuses a CPU model that QEMU does not have.
+check_cpu() {
+    [[ $1 == max || $1 == host ]] || "$QEMU" -M virt -cpu help | grep -qxE " +${1%%,*}" ||
+        usage_error "--cpu $1: QEMU has no such model ('$QEMU -M virt -cpu help' lists them)"
+}
+
 qemu_version() {
     local line
     line=$("$1" --version 2>/dev/null </dev/null | head -n1) || return 1
