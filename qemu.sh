@@ -62,6 +62,29 @@ Nothing else outside this repository is written, but for what 'rustup target add
 END
 }
 
+# What every boot needs besides the program itself.
+prepare_boot() {
+    setup_qemu "$QEMU_ASKED"
+    check_cpu "$CPU"
+    build_tools
+}
+
+setup_verb() {
+    scratch_dir
+    setup_rust
+    setup_qemu ''
+    say "ready: $QEMU; ${SYSROOT_FLAG:-$TARGET from the toolchain itself}"
+}
+
+test_verb() {
+    scratch_dir
+    run_tests
+}
+
+clean_verb() {
+    rm -rf "$CACHE"
+    say "removed $CACHE"
+}
 
 main() {
     local verb=run elf
@@ -76,15 +99,13 @@ main() {
             shift
             ;;
     esac
-    scratch_dir
     default_options
     case $verb in
         run)
             parse_options "$@"
+            scratch_dir
             setup_rust
-            setup_qemu "$QEMU_ASKED"
-            check_cpu "$CPU"
-            build_tools
+            prepare_boot
             build_kernel
             boot "$KERNEL"
             ;;
@@ -94,25 +115,13 @@ main() {
             shift
             [[ -r $elf ]] || usage_error "boot-elf $elf: no such file"
             parse_options "$@"
-            setup_qemu "$QEMU_ASKED"
-            check_cpu "$CPU"
-            build_tools
+            scratch_dir
+            prepare_boot
             boot "$elf"
             ;;
-        test)
-            (($# == 0)) || usage_error "test: takes no options"
-            run_tests
-            ;;
-        setup)
-            (($# == 0)) || usage_error "setup: takes no options"
-            setup_rust
-            setup_qemu ''
-            say "ready: $QEMU; ${SYSROOT_FLAG:-$TARGET from the toolchain itself}"
-            ;;
-        clean)
-            (($# == 0)) || usage_error "clean: takes no options"
-            rm -rf "$CACHE"
-            say "removed $CACHE"
+        setup | test | clean)
+            (($# == 0)) || usage_error "$verb: takes no options"
+            "${verb}_verb"
             ;;
         *) usage_error "unknown command $verb" ;;
     esac

@@ -3,7 +3,9 @@
 
 readonly TARGET=aarch64-unknown-none-softfloat
 readonly EXIT_USAGE=2 EXIT_SETUP=10 EXIT_TIMEOUT=124
-CACHE=${XDG_CACHE_HOME:-${HOME:?is not set, so there is no place for the cache}/.cache}/palisade
+CACHE=${XDG_CACHE_HOME:-}
+[[ $CACHE == /* ]] || CACHE=${HOME:?is not set, so there is no place for the cache}/.cache
+CACHE=$CACHE/palisade
 
 say() { printf 'qemu.sh: %s\n' "$*" >&2; }
 
@@ -14,12 +16,15 @@ die() {
     exit "$code"
 }
 
-# A folder for this run, gone when it ends.
+# A folder for this run, gone when it ends; what a killed run left a day ago goes too.
 scratch_dir() {
-    SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/palisade.XXXXXX")
+    if ! mkdir -p "$CACHE" 2>/dev/null || ! SCRATCH=$(mktemp -d "$CACHE/run.XXXXXX" 2>/dev/null); then
+        die $EXIT_SETUP "cannot write to the cache folder $CACHE: make it writable, or set XDG_CACHE_HOME"
+    fi
     trap 'rm -rf "$SCRATCH"' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
+    find "$CACHE" -maxdepth 1 -name 'run.*' -mtime +1 -exec rm -rf {} +
 }
 
 # quietly MESSAGE COMMAND...: keeps the output in $SCRATCH/log; says MESSAGE where it takes more than two seconds.
@@ -49,7 +54,6 @@ version_at_least() {
 
 # Only one set-up at a time writes to the cache.
 lock_cache() {
-    mkdir -p "$CACHE" 2>/dev/null || die $EXIT_SETUP "cannot create the cache folder $CACHE: make it writable, or set XDG_CACHE_HOME"
     exec {CACHE_LOCK}>"$CACHE/lock"
     flock -n "$CACHE_LOCK" || {
         say "waiting for another set-up in $CACHE to end"

@@ -36,6 +36,7 @@ script_tests() {
     script_test "old QEMU in PATH" 0 'passing over .*7\.2\.1' env PATH="$fake/old:$PATH" "$run" setup
     script_test "no network" 10 'no QEMU .*is the network up\?' \
         env PATH="$fake/old:$fake/offline:$PATH" XDG_CACHE_HOME="$fake/empty" "$run" setup
+    script_test "no cache folder" 10 'cannot write to the cache folder' env XDG_CACHE_HOME=/dev/null "$run" setup
     if [[ $(uname -m) == aarch64 ]]; then
         skip "KVM on another host" "this is an arm64 host"
     else
