@@ -1,4 +1,5 @@
-//! What Palisade prints about its benchmarks: the cost model, the statistics, the table, the verdict and the JSON lines.
+//! What Palisade prints about its benchmarks: the cost model, the statistics, the table, the verdict and the JSON
+//! lines.
 //!
 //! The crate is pure: the kernel's benchmark driver fills in a [`Head`] and [`Row`]s, and everything is rendered into a
 //! [`core::fmt::Write`]. It needs no allocator.

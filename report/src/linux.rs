@@ -13,8 +13,8 @@ pub struct Gated {
     pub isb: f64,
 }
 
-/// One operation of the kpkeys v5 scheme ported to Linux 7.3.4 (small configuration, 4 KiB pages, one CPU), counted on a
-/// QEMU with FEAT_S1POE under `-icount`. Fork and munmap are per PTE, the rest per operation.
+/// One operation of the kpkeys v5 scheme ported to Linux 7.3.4 (small configuration, 4 KiB pages, one CPU), counted
+/// on a QEMU with FEAT_S1POE under `-icount`. Fork and munmap are per PTE, the rest per operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ported {
     /// The benchmark.

@@ -1,8 +1,8 @@
 //! The cost model: what a strategy's counts would cost on the hardware that the published figures come from.
 //!
 //! Costs are in *units*; an instruction of the unprotected code costs one on average. An operation costs
-//! `instructions + ENTRY * entries` without protection, and a strategy adds `POR_WRITE`, `ISB`, `DSB` and `TLBI` for each
-//! of these that it executes more often than the baseline does, and its added instructions in full.
+//! `instructions + ENTRY * entries` without protection, and a strategy adds `POR_WRITE`, `ISB`, `DSB` and `TLBI` for
+//! each of these that it executes more often than the baseline does, and its added instructions in full.
 //! [`crate::fit`] derives the constants; `docs/measuring.md` discusses them.
 
 use crate::bench::Strategy;

@@ -9,7 +9,8 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// Formats into a new text. Longer than 64 bytes is cut at the last whole piece, which no number or row name reaches.
+    /// Formats into a new text. Longer than 64 bytes is cut at the last whole piece, which no number or row name
+    /// reaches.
     pub(crate) fn of(arguments: fmt::Arguments<'_>) -> Self {
         let mut text = Self { bytes: [0; 64], len: 0 };
         let _cut = text.write_fmt(arguments);

@@ -1,8 +1,8 @@
 //! The published figures of `kpkeys_hardened_pgtables`, v4 and v5.
 //!
-//! Source: the cover letters of the series, v4 (on 6.15-rc1) and v5 (on 6.17-rc1, benchmark table corrected on 20 August
-//! 2025). Graviton3 (EC2 M7g), `POR_EL1` accesses replaced by `CONTEXTIDR_EL1`, ISBs kept; real time, per cent over
-//! the unhardened kernel.
+//! Source: the cover letters of the series, v4 (on 6.15-rc1) and v5 (on 6.17-rc1, benchmark table corrected on 20
+//! August 2025). Graviton3 (EC2 M7g), `POR_EL1` accesses replaced by `CONTEXTIDR_EL1`, ISBs kept; real time, per cent
+//! over the unhardened kernel.
 
 use core::fmt;
 

@@ -58,7 +58,8 @@ pub struct Row {
     pub bench: Bench,
     /// Pages per area; for fork and munmap the pages of a folio (1 or 512).
     pub pages: u32,
-    /// Whether huge mappings (contiguous hint, blocks) were allowed; false for fork and munmap, whose regions are always PTE-mapped.
+    /// Whether huge mappings (contiguous hint, blocks) were allowed; false for fork and munmap, whose regions are
+    /// always PTE-mapped.
     pub huge: bool,
     /// Last-level entries that one operation covers: the region in pages for fork and munmap, else `pages`.
     pub ptes_per_op: u64,

@@ -41,7 +41,8 @@ impl Summary {
         100.0 * (self.mean_ns / baseline.mean_ns - 1.0)
     }
 
-    /// Whether this mean differs from that of `baseline` with 95 % confidence (Welch's test, two-sided). Fewer than two samples on either side tell nothing.
+    /// Whether this mean differs from that of `baseline` with 95 % confidence (Welch's test, two-sided). Fewer than
+    /// two samples on either side tell nothing.
     #[must_use]
     pub fn mark(&self, baseline: &Self) -> Mark {
         if self.samples < 2 || baseline.samples < 2 || self.mean_ns == baseline.mean_ns {
@@ -163,7 +164,8 @@ mod tests {
         assert_eq!(Summary::of(&[3.0]).unwrap().ci95_ns(), None);
     }
 
-    /// Two samples with a known Welch result: t = 2.8797, 27.904 degrees of freedom, p = 0.0075614 (integrated numerically).
+    /// Two samples with a known Welch result: t = 2.8797, 27.904 degrees of freedom, p = 0.0075614 (integrated
+    /// numerically).
     #[test]
     fn welch_marks_what_is_significant() {
         let a =
