@@ -1,5 +1,21 @@
-//! The machine: the instructions that the table code needs ([`arch`]), what the CPU can do, and the devices that
-//! QEMU's virt board has.
+//! The machine below the kernel: instructions, CPU features and the devices of QEMU's virt board.
+//!
+//! | module | holds | where |
+//! |---|---|---|
+//! | [`arch`] | barriers, TLB maintenance, the system registers that table code writes; a recorder on the host | both |
+//! | [`features`] | what the ID registers say | both, `read` bare-metal |
+//! | [`machine`] | the flattened device tree, checked and read into a `Machine` | both |
+//! | [`pl011`] | the serial console | both |
+//! | [`timer`] | tick arithmetic; the virtual timer | both, device bare-metal |
+//! | `gic` | GICv2, GICv3, GICv4 | bare-metal |
+//! | `pmu` | the instruction counter | bare-metal |
+//! | `psci` | power off, reset, start CPUs | bare-metal |
+//! | `semihosting` | QEMU's exit code | bare-metal |
+//! | [`symbols`], [`backtrace`] | naming addresses, walking frames | both |
+//!
+//! "Both" is the host too, where the unit tests run. Nothing here allocates, takes a lock or knows where anything is
+//! mapped: device registers come as virtual addresses from the kernel, whose promises about them are the `# Safety`
+//! sections of the constructors.
 #![no_std]
 
 #[cfg(not(target_os = "none"))]

@@ -44,7 +44,7 @@ fn every_word_replaced() {
     let sample = SAMPLES[1];
     let mut blob = sample.to_vec();
     for at in (0..sample.len() - 3).step_by(4) {
-        for value in [0u32, 1, 3, 9, 0x7fff_ffff, 0xffff_fffc, u32::MAX] {
+        for value in [0u32, 2, 3, 0x7fff_ffff, u32::MAX] {
             blob[at..at + 4].copy_from_slice(&value.to_be_bytes());
             read(&blob);
         }

@@ -144,6 +144,43 @@ fn one_cell_at_the_root() {
 }
 
 #[test]
+fn cells_not_stated_are_two_and_one() {
+    let mut t = Tree::default();
+    t.begin("");
+    memory(&mut t, &[1, 0x4000_0000, 0x1000]);
+    t.begin("uart").text("compatible", "arm,pl011").cells("reg", &[0, 0x900_0000, 0x1000]).end();
+    t.begin("gic").text("compatible", "arm,gic-v3").cells("reg", &[0, 1, 2, 0, 3, 4]).end();
+    t.begin("timer").text("compatible", "arm,armv8-timer").cells("interrupts", &[1, 0, 0, 1, 1, 0, 1, 15, 0]).end();
+    t.begin("cpus");
+    t.begin("cpu@0").text("device_type", "cpu").cells("reg", &[1, 2, 0]).end();
+    let blob = t.end().end().blob();
+    let m = Machine::parse(&blob, AT).unwrap();
+    assert_eq!(m.banks.as_slice(), [range(0x1_4000_0000, 0x1000)]);
+    assert_eq!(m.timer_intid, 31, "the last PPI");
+    assert_eq!(m.cpus.as_slice(), [1 << 32 | 2]);
+    assert_eq!(m.psci, None);
+}
+
+#[test]
+fn devices_of_others_are_passed_over() {
+    let mut t = Tree::default();
+    t.begin("").cells("#address-cells", &[2]).cells("#size-cells", &[2]);
+    for (name, status, at) in [("a", "disabled", 1), ("b", "reserved", 2), ("c", "okay", 3), ("d", "ok", 4)] {
+        t.begin(name).text("compatible", "arm,pl011").text("status", status).cells("reg", &[0, at, 0, 0x1000]).end();
+    }
+    t.begin("gic").text("compatible", "arm,gic-v3").cells("reg", &[0, 1, 0, 1, 0, 2, 0, 1]).end();
+    t.begin("timer").text("compatible", "arm,armv8-timer").cells("interrupts", &[1, 0, 0, 1, 1, 0, 1, 2, 0]).end();
+    t.begin("cpus").cells("#address-cells", &[1]).cells("#size-cells", &[0]);
+    t.begin("cpu@1").text("device_type", "cpu").text("status", "disabled").cells("reg", &[1]).end();
+    t.begin("cpu-map").end().end();
+    memory(&mut t, &[0, 0x4000_0000, 0, 0x1000]);
+    let blob = t.end().blob();
+    let m = Machine::parse(&blob, AT).unwrap();
+    assert_eq!(m.uart.start(), 3);
+    assert_eq!(m.cpus.as_slice(), [1], "a disabled CPU is one to be started");
+}
+
+#[test]
 fn everything_reserved_is_listed() {
     let mut t = board_with_memory();
     t.reservations = vec![(0x4000_0000, 0x1000), (0x5000_0000, 0), (0x4000_1000, 0x1000)];
@@ -206,6 +243,16 @@ fn bad_values_are_named() {
         memory(&mut t, &[bank, 0, 0, 0x1000]);
     }
     bad(&mut t, "device tree: more than 16 for memory");
+    for (kind, number, len) in [(0, 11, 36), (1, 16, 36), (1, 11, 35)] {
+        let mut t = Tree::default();
+        t.begin("").cells("#address-cells", &[2]).cells("#size-cells", &[2]);
+        memory(&mut t, &[0, 0x4000_0000, 0, 0x1000]);
+        t.begin("uart").text("compatible", "arm,pl011").cells("reg", &[0, 0x900_0000, 0, 0x1000]).end();
+        t.begin("gic").text("compatible", "arm,gic-v3").cells("reg", &[0, 1, 0, 1, 0, 2, 0, 1]).end();
+        let cells: Vec<u8> = [1, 13, 4, 1, 14, 4, kind, number, 4u32].iter().flat_map(|c| c.to_be_bytes()).collect();
+        t.begin("timer").text("compatible", "arm,armv8-timer").prop("interrupts", &cells[..len]).end();
+        bad(&mut t, &format!("device tree: bad or missing `interrupts` ({len} bytes) for the generic timer"));
+    }
     let mut t = board_with_memory();
     t.begin("psci").text("compatible", "arm,psci-1.0").text("method", "svc").end();
     bad(&mut t, "device tree: bad or missing `method` (4 bytes) for PSCI");
@@ -290,6 +337,7 @@ fn structures_that_are_no_tree() {
     check(Tree::default().begin("").end().begin(""), "device tree: unexpected token 0x1 at 0x44");
     check(Tree::default().prop("x", b""), "device tree: unexpected token 0x3 at 0x38");
     check(Tree::default().begin("").word(5), "device tree: unexpected token 0x5 at 0x40");
+    check(Tree::default().begin("").end().word(9), "device tree: unexpected token 0x9 at 0x44");
     check(Tree::default().begin("").word(9), "device tree: unexpected token 0x9 at 0x40");
     check(
         Tree::default().begin("").begin("a").end().prop("late", b"").end(),
