@@ -19,6 +19,8 @@ pub struct Costs {
     pub isb: f64,
     /// What an entry's write stalls beyond its instructions.
     pub entry: f64,
+    /// An instruction that the strategy adds: chosen, not fitted, and 0 in the model's own fit.
+    pub added_instruction: f64,
 }
 
 impl Costs {
@@ -26,7 +28,8 @@ impl Costs {
     #[must_use]
     pub fn predict(&self, port: &Ported, strategy: Strategy) -> f64 {
         let Some(gated) = port.gated(strategy) else { return 0.0 };
-        let added = self.por_write * gated.por_writes + self.isb * gated.isb;
+        let instructions = port.off * gated.added_instructions_pct / 100.0;
+        let added = self.por_write * gated.por_writes + self.isb * gated.isb + self.added_instruction * instructions;
         100.0 * added / (port.off + self.entry * port.entries())
     }
 
@@ -55,17 +58,17 @@ pub fn rows() -> impl Iterator<Item = (&'static Ported, &'static Published)> {
 }
 
 /// Bounds of the search in units: wide enough that no optimum lies on the upper edge.
-const LIMIT: u32 = 160;
+const LIMIT: u32 = 240;
 
 /// The best whole units with `step` between candidates, within `reach` of `centre` and within the bounds.
-fn search(centre: [u32; 3], reach: u32, step: u32) -> [u32; 3] {
+fn search(added_instruction: f64, centre: [u32; 3], reach: u32, step: u32) -> [u32; 3] {
     let range = |middle: u32| (middle.saturating_sub(reach)..=(middle + reach).min(LIMIT)).step_by(step as usize);
     let mut best = (f64::INFINITY, centre);
     for por_write in range(centre[0]) {
         for isb in range(centre[1]) {
             for entry in range(centre[2]) {
                 let candidate = [por_write, isb, entry];
-                let objective = costs(candidate).objective();
+                let objective = costs(candidate, added_instruction).objective();
                 if objective < best.0 {
                     best = (objective, candidate);
                 }
@@ -75,16 +78,16 @@ fn search(centre: [u32; 3], reach: u32, step: u32) -> [u32; 3] {
     best.1
 }
 
-fn costs([por_write, isb, entry]: [u32; 3]) -> Costs {
-    Costs { por_write: f64::from(por_write), isb: f64::from(isb), entry: f64::from(entry) }
+fn costs([por_write, isb, entry]: [u32; 3], added_instruction: f64) -> Costs {
+    Costs { por_write: f64::from(por_write), isb: f64::from(isb), entry: f64::from(entry), added_instruction }
 }
 
-/// The costs that minimise [`Costs::objective`], in whole units: every fourth unit of 0 to 160 first, then every unit
-/// around the best.
+/// The costs that minimise [`Costs::objective`] in whole units, for a given price of an added instruction: every fourth
+/// unit of 0 to 240 first, then every unit around the best.
 #[must_use]
-pub fn fit() -> Costs {
-    let coarse = search([LIMIT / 2; 3], LIMIT / 2, 4);
-    costs(search(coarse, 8, 1))
+pub fn fit(added_instruction: f64) -> Costs {
+    let coarse = search(added_instruction, [LIMIT / 2; 3], LIMIT / 2, 4);
+    costs(search(added_instruction, coarse, 8, 1), added_instruction)
 }
 
 /// How far the model is from the published figures.
@@ -141,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_constants_are_the_fits_optimum() {
-        assert_eq!(fit(), FITTED);
+        assert_eq!(fit(0.0), FITTED);
     }
 
     #[test]
@@ -150,7 +153,7 @@ mod tests {
         for por_write in (0..=160).step_by(10) {
             for isb in (0..=160).step_by(10) {
                 for entry in (0..=160).step_by(10) {
-                    assert!(costs([por_write, isb, entry]).objective() >= best);
+                    assert!(costs([por_write, isb, entry], 0.0).objective() >= best);
                 }
             }
         }
@@ -173,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_fit_halves_the_error_of_the_first_one() {
-        let first = Costs { por_write: 19.0, isb: 45.0, entry: 0.0 };
+        let first = Costs { por_write: 19.0, isb: 45.0, entry: 0.0, added_instruction: 0.0 };
         let before = errors(&first, Strategy::PerWrite);
         let after = errors(&FITTED, Strategy::PerWrite);
         assert!(after.median < 12.5, "{after:?}");

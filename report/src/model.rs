@@ -42,7 +42,8 @@ pub const TLBI: Constant =
 pub static CONSTANTS: [Constant; 6] = [INSTRUCTION, POR_WRITE, ISB, ENTRY, DSB, TLBI];
 
 /// The fitted constants.
-pub const FITTED: Costs = Costs { por_write: POR_WRITE.units, isb: ISB.units, entry: ENTRY.units };
+pub const FITTED: Costs =
+    Costs { por_write: POR_WRITE.units, isb: ISB.units, entry: ENTRY.units, added_instruction: 0.0 };
 
 /// What an unprotected operation costs, in units.
 #[must_use]
