@@ -8,3 +8,12 @@ mod launcher;
 fn main() -> std::process::ExitCode {
     launcher::run()
 }
+
+#[cfg(target_os = "none")]
+palisade::kernel_main!(kernel);
+
+#[cfg(target_os = "none")]
+fn kernel(boot: &palisade::Boot) -> u32 {
+    palisade::println!("Palisade on {} CPUs, {} bytes of RAM", boot.machine.cpus.len(), boot.machine.banks.total());
+    0
+}
