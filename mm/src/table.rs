@@ -143,3 +143,28 @@ pub fn walk<C: 'static>(root: Table<C>, va: VirtAddr) -> Found {
         }
     }
 }
+
+/// Shows every leaf below `root`, whose first entry translates `base`, to `see`: the address that it maps, its level, itself. Linear
+/// in the tables there are.
+pub fn leaves_of<C: 'static>(root: Table<C>, base: VirtAddr, see: &mut dyn FnMut(VirtAddr, Level, Descriptor)) {
+    leaves_below(root, Level::L0, base.get(), see);
+}
+
+fn leaves_below<C: 'static>(
+    table: Table<C>,
+    level: Level,
+    base: u64,
+    see: &mut dyn FnMut(VirtAddr, Level, Descriptor),
+) {
+    for (index, entry) in table.entries().iter().enumerate() {
+        let descriptor = entry.get();
+        let address = base + ((index as u64) << level.shift());
+        match (descriptor.decode(level), level.below()) {
+            (Decoded::Table(frame), Some(below)) => leaves_below(Table::<C>::at(frame), below, address, see),
+            (Decoded::Leaf(_), _) => {
+                see(VirtAddr::new(address).expect("a root's entries translate one half"), level, descriptor);
+            }
+            _ => {}
+        }
+    }
+}

@@ -101,6 +101,16 @@ impl Events {
         }
     }
 
+    /// Both together.
+    pub fn plus(self, other: Events) -> Events {
+        Events {
+            por_writes: self.por_writes + other.por_writes,
+            isb: self.isb + other.isb,
+            dsb: self.dsb + other.dsb,
+            tlbi: self.tlbi + other.tlbi,
+        }
+    }
+
     /// What was counted since `earlier`.
     pub fn since(self, earlier: Events) -> Events {
         Events {
