@@ -12,6 +12,7 @@ const GICV3_4CPU: &[u8] = include_bytes!("dtb/virt-gicv3-4cpu.dtb");
 const EL2_64G: &[u8] = include_bytes!("dtb/virt-64g-el2.dtb");
 const NUMA: &[u8] = include_bytes!("dtb/virt-numa.dtb");
 const SECURE: &[u8] = include_bytes!("dtb/virt-secure.dtb");
+const TWO_BANKS: &[u8] = include_bytes!("dtb/virt-two-banks.dtb");
 const INITRD: &[u8] = include_bytes!("dtb/virt-initrd.dtb");
 
 /// Where the tests say that the blob lies.
@@ -97,6 +98,12 @@ fn numa_banks_are_sorted_and_merged() {
 }
 
 #[test]
+fn two_banks_with_a_hole() {
+    let m = Machine::parse(TWO_BANKS, AT).unwrap();
+    assert_eq!(m.banks.as_slice(), [range(GIB, 768 * MIB), range(2 * GIB, GIB)]);
+}
+
+#[test]
 fn secure_devices_are_left_alone() {
     let m = Machine::parse(SECURE, AT).unwrap();
     assert_eq!(m.banks.as_slice(), [range(GIB, GIB)], "secram is not ours");
@@ -165,7 +172,7 @@ fn cells_not_stated_are_two_and_one() {
 fn devices_of_others_are_passed_over() {
     let mut t = Tree::default();
     t.begin("").cells("#address-cells", &[2]).cells("#size-cells", &[2]);
-    for (name, status, at) in [("a", "disabled", 1), ("b", "reserved", 2), ("c", "okay", 3), ("d", "ok", 4)] {
+    for (name, status, at) in [("a", "disabled", 1), ("b", "reserved", 2), ("c", "ok", 3), ("d", "okay", 4)] {
         t.begin(name).text("compatible", "arm,pl011").text("status", status).cells("reg", &[0, at, 0, 0x1000]).end();
     }
     t.begin("gic").text("compatible", "arm,gic-v3").cells("reg", &[0, 1, 0, 1, 0, 2, 0, 1]).end();

@@ -27,3 +27,8 @@ dump virt-numa gic-version=3 -smp 2 -m 2G \
     -object memory-backend-ram,id=m1,size=1G -numa node,memdev=m1,cpus=1
 dump virt-secure gic-version=3,secure=on -m 1G
 dump virt-initrd gic-version=3 -m 1G -kernel "$disk" -initrd "$disk" -append x
+
+# Two banks with a hole: 768 MiB at 1 GiB, 1 GiB at 2 GiB. QEMU describes no such machine, but with -m 2G it has that
+# memory, so a kernel that is given this tree by a loader device instead of QEMU's own runs on it.
+dump virt-two-banks gic-version=3 -m 2G
+fdtput -t x virt-two-banks.dtb /memory@40000000 reg 0 40000000 0 30000000 0 80000000 0 40000000
