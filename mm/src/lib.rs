@@ -11,6 +11,7 @@
 //! | [`pool`] | where tables come from: keyed 2 MiB blocks |
 //! | [`kernel`] | the kernel's root, as boot builds it |
 //! | [`space`] | user address spaces |
+//! | [`area`] | kernel areas: vmalloc, vm_map_ram, stacks |
 //! | [`asid`] | address-space identifiers |
 //! | [`memory`] | all of it together |
 #![no_std]
@@ -20,6 +21,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod addr;
+pub mod area;
 pub mod asid;
 pub mod desc;
 pub mod frame;

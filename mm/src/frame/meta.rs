@@ -160,6 +160,18 @@ impl FrameMeta {
         before == n
     }
 
+    /// Drops the caller's reference where it is the only one: true, and the frame is the caller's alone. Else nothing
+    /// happens. For frames that a TLB may still know: other holders must not come to be the last before it forgets them.
+    #[inline(always)]
+    #[must_use = "the last reference obliges the caller to free the frame"]
+    pub fn put_if_last(&self) -> bool {
+        let last = self.refs.load(Ordering::Acquire) == 1;
+        if last {
+            self.refs.store(0, Ordering::Relaxed);
+        }
+        last
+    }
+
     /// What the frame is in use for.
     #[inline(always)]
     pub fn kind(&self) -> Kind {

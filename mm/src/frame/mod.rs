@@ -140,6 +140,56 @@ impl Frames {
         front.pop()
     }
 
+    /// Takes `count` single frames as [`Frames::alloc`] does, as a chain linked by [`FrameMeta::set_link`] (`None` for no
+    /// frames): all of them, or none. Interrupts are masked for a batch at a time.
+    ///
+    /// # Errors
+    /// As [`Frames::alloc`].
+    pub fn alloc_chain(&self, count: u64) -> Result<Option<Frame>, OutOfMemory> {
+        let mut chain = None;
+        let mut left = count;
+        while left > 0 {
+            let batch = left.min(front::BATCH as u64);
+            if let Err(error) = self.alloc_singles(batch, &mut chain) {
+                self.drop_chain(chain);
+                return Err(error);
+            }
+            left -= batch;
+        }
+        Ok(chain)
+    }
+
+    /// Puts `count` new frames before the chain, or as many as there are.
+    #[inline(always)]
+    fn alloc_singles(&self, count: u64, chain: &mut Option<Frame>) -> Result<(), OutOfMemory> {
+        masked(|cpu| {
+            let front = &self.fronts[cpu];
+            for _ in 0..count {
+                self.check_injected(0)?;
+                let popped = match front.pop() {
+                    None => self.refill_and_pop(front),
+                    popped => popped,
+                };
+                let frame = Frame::from_number(popped.ok_or(OutOfMemory { order: 0 })?.into());
+                frame.meta().begin(state(Kind::Data, 0));
+                frame.meta().set_link(*chain);
+                *chain = Some(frame);
+            }
+            Ok(())
+        })
+    }
+
+    /// Drops the only reference of every frame or folio of a chain, and frees them all.
+    pub fn drop_chain(&self, first: Option<Frame>) {
+        let mut at = first;
+        while let Some(frame) = at {
+            at = frame.meta().link();
+            let last = frame.meta().put_n(1);
+            debug_assert!(last, "{frame} of a chain has other references");
+        }
+        self.free_chain(first);
+    }
+
     /// Takes a folio of 2^`order` frames, naturally aligned; returns its head, which has one reference. Its contents
     /// are anything. Order 0 is [`Frames::alloc`].
     ///
