@@ -14,7 +14,8 @@
 //! |---|---|
 //! | `boot` | linker script, entry code, boot tables, the way from there to main |
 //! | `exception` | vectors, dispatch, POR_EL1's emulation, accesses that may fault |
-//! | `protection` | which protection the CPU gives, and putting it into force |
+//! | `program` | what the kernel does: the self-check (`selfcheck`), the benchmarks (`bench`), the report |
+//! | `protection`, `window` | which protection the CPU gives, and putting it into force |
 //! | `percpu`, `stack` | what each CPU has of its own |
 //! | `tables` | what an address is mapped as |
 //! | `console`, `bootargs` | output, input |
@@ -30,10 +31,15 @@
 //! 0 well, 1 a check failed, 2 wrong boot arguments, 3 the CPU lacks what protection needs, 4 too little memory, 101 panic.
 #![no_std]
 
+#[cfg(target_os = "none")]
+extern crate alloc;
+
 pub mod bootargs;
 
 #[cfg(target_os = "none")]
 mod backtrace;
+#[cfg(target_os = "none")]
+pub mod bench;
 #[cfg(target_os = "none")]
 pub mod boot;
 #[cfg(target_os = "none")]
@@ -49,13 +55,19 @@ pub mod percpu;
 #[cfg(target_os = "none")]
 mod power;
 #[cfg(target_os = "none")]
+pub mod program;
+#[cfg(target_os = "none")]
 pub mod protection;
+#[cfg(target_os = "none")]
+pub mod selfcheck;
 #[cfg(target_os = "none")]
 pub mod stack;
 #[cfg(target_os = "none")]
 mod symbols;
 #[cfg(target_os = "none")]
 mod tables;
+#[cfg(target_os = "none")]
+pub mod window;
 
 #[cfg(target_os = "none")]
 pub use boot::Boot;

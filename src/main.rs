@@ -10,10 +10,4 @@ fn main() -> std::process::ExitCode {
 }
 
 #[cfg(target_os = "none")]
-palisade::kernel_main!(kernel);
-
-#[cfg(target_os = "none")]
-fn kernel(boot: &palisade::Boot) -> u32 {
-    palisade::println!("Palisade on {} CPUs, {} bytes of RAM", boot.machine.cpus.len(), boot.machine.banks.total());
-    0
-}
+palisade::kernel_main!(palisade::program::main);

@@ -1,7 +1,8 @@
 //! Where the linker has put the image's parts (`kernel.ld`).
 
+use super::entry::BOOT_TABLES;
 use core::ops::Range;
-use mm::addr::PhysAddr;
+use mm::addr::{Frame, FrameRange, PhysAddr};
 
 /// Alignment of every part of the image: one block of the linear map.
 pub const BLOCK: u64 = 2 << 20;
@@ -57,6 +58,12 @@ impl Placement {
     /// Physical addresses of the whole image.
     pub fn all(self) -> Range<u64> {
         self.base..self.range(Part::Tables).end
+    }
+
+    /// The frames of the boot tables.
+    pub fn boot_tables(self) -> FrameRange {
+        FrameRange::new(Frame::containing(self.start(Part::Tables)), BOOT_TABLES)
+            .expect("the image lies in physical memory")
     }
 
     /// The first byte of `part` in physical memory.
