@@ -293,6 +293,13 @@ impl Descriptor {
         Pkey::from_index((self.0 >> POINDEX_SHIFT) as u8 & 7)
     }
 
+    /// The key that a leaf's PIIndex belongs to: that of the gated frames which have this index to themselves, else the default
+    /// one. With indirect permissions it is [`Descriptor::key`] in every leaf of ours.
+    pub fn index_key(self) -> Pkey {
+        let index = read_index(self.0);
+        Pkey::GATED.into_iter().find(|key| gated_index(*key) as u64 == index).unwrap_or(Pkey::Default)
+    }
+
     /// Whether the leaf is marked as part of a contiguous run.
     pub const fn is_contiguous(self) -> bool {
         self.0 & CONTIGUOUS != 0

@@ -14,6 +14,7 @@
 //! | [`area`] | kernel areas: vmalloc, vm_map_ram, stacks |
 //! | [`asid`] | address-space identifiers |
 //! | [`memory`] | all of it together |
+//! | [`audit`] | whether the invariants hold |
 #![no_std]
 
 extern crate alloc;
@@ -23,6 +24,7 @@ extern crate std;
 pub mod addr;
 pub mod area;
 pub mod asid;
+pub mod audit;
 pub mod desc;
 pub mod frame;
 pub mod kernel;

@@ -147,6 +147,11 @@ impl TablePool {
         self.state.lock().keys[key_index(key)].usage
     }
 
+    /// The same without waiting: `None` where the pool is in use, as it may be for ever once the kernel has panicked.
+    pub fn try_usage(&self, key: Pkey) -> Option<Usage> {
+        Some(self.state.try_lock()?.keys[key_index(key)].usage)
+    }
+
     /// Gives the pool a block that lies under the kernel-table key already: the one in the image. Its first `used` frames are
     /// live tables, the rest is zero.
     pub fn donate(&self, block: Frame, used: u64) {
