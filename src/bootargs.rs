@@ -66,7 +66,7 @@ pub enum ArgError<'a> {
 /// What the kernel knows: key, values, meaning.
 const KNOWN: [(&str, &str, &str); 6] = [
     ("gate", "auto, por, mock or none", "how table writes are gated (default auto)"),
-    ("bench", "a list with commas", "which benchmarks to run (default: all)"),
+    ("bench", "all, none, or names with commas", "which benchmarks to run (default all)"),
     ("size", "bytes, such as 16M or 1G", "memory that fork and munmap work on (default 1G)"),
     ("samples", "a whole number, 1 or more", "samples per measurement"),
     ("time", "icount or host", "what benchmarks count in (default icount)"),

@@ -118,7 +118,7 @@ impl From<AreaError> for BenchError {
 impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BenchError::Name(error) => write!(f, "bench=: {error}"),
+            BenchError::Name(error) => write!(f, "bench=: {error}, or all, or none"),
             BenchError::Region { bytes, free } => {
                 let (bytes, free) = (bytes >> 20, free >> 20);
                 write!(
@@ -301,17 +301,21 @@ fn head(gate: Gate, features: &Features, protection: Protection, time: TimeSourc
     Head { gate, por, time }
 }
 
+/// The cases of the benchmarks that `names` lists: `all`, `none`, or names with commas between.
 fn select(names: Option<&str>) -> Result<Vec<Case>, BenchError> {
+    let names = names.unwrap_or("all");
     let mut cases = Vec::new();
     cases.try_reserve(CASES.len()).map_err(|_| OutOfMemory { order: 0 })?;
-    for name in names.unwrap_or("all").split(',') {
-        if name != "all" {
-            Bench::from_name(name).map_err(BenchError::Name)?;
+    match names {
+        "all" => cases.extend(CASES),
+        "none" => {}
+        _ => {
+            for name in names.split(',') {
+                Bench::from_name(name).map_err(BenchError::Name)?;
+            }
+            cases.extend(CASES.iter().filter(|case| names.split(',').any(|name| name == case.bench.name())));
         }
     }
-    let wanted =
-        |case: &&Case| names.is_none_or(|names| names.split(',').any(|n| n == "all" || n == case.bench.name()));
-    cases.extend(CASES.iter().filter(wanted));
     Ok(cases)
 }
 
