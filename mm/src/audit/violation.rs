@@ -23,7 +23,7 @@ pub enum Owner {
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Owner::Kernel => f.write_str("kernel"),
+            Owner::Kernel => f.write_str("kernel root"),
             Owner::User { root } => write!(f, "user root {root}"),
             Owner::Empty => f.write_str("empty root"),
         }
@@ -43,7 +43,10 @@ pub struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} table of the {} for {}", self.level, self.owner, self.va)
+        match self.level {
+            Level::L0 => self.owner.fmt(f),
+            level => write!(f, "{level} table for {} under the {}", self.va, self.owner),
+        }
     }
 }
 
@@ -214,34 +217,31 @@ impl Violation {
     fn fmt_i1(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Violation::Unkeyed { frame, place, expected, leaf } => {
-                write!(f, "table {frame}, the {place}, should lie under key {expected}, but {}", Lies(leaf))
+                write!(f, "frame {frame}, the {place}, should lie under key {expected}: {}", Lies(leaf))
             }
             Violation::UnkeyedPool { frame, kind, frames, leaf } => {
-                write!(
-                    f,
-                    "{frames} frames of the table pool from {frame} ({kind:?}) on lie under no table key: {}",
-                    Lies(leaf)
-                )
+                write!(f, "{} under no table key: {}", Frames(frame, kind, frames), Lies(leaf))
             }
             Violation::StrayKey { leaf, frame, kind, frames } => {
-                write!(
-                    f,
-                    "{leaf} has {} but covers {frames} frames that are no tables, from {frame} ({kind:?}) on",
-                    Key(leaf)
-                )
+                write!(f, "{} under a table key: {}", Frames(frame, kind, frames), Lies(Some(leaf)))
             }
-            Violation::BadKey { leaf } => write!(f, "{leaf} has {} and the PIIndex of another", Key(leaf)),
+            Violation::BadKey { leaf } => {
+                let index = leaf.descriptor.index_key();
+                write!(f, "{leaf} has {}, and the PIIndex of key {index}", Key(leaf))
+            }
             Violation::Alias { leaf, frame, kind } => {
-                write!(f, "{frame} ({kind:?}) is mapped outside the linear map, by {leaf} with {}", Key(leaf))
+                write!(f, "frame {frame} ({kind:?}) is mapped outside the linear map: {}", Lies(Some(leaf)))
             }
             Violation::NotATable { frame, place, kind } => {
-                write!(f, "{frame} ({kind:?}) is no table but stands as the {place}")
+                write!(f, "frame {frame} ({kind:?}) is no table but stands as the {place}")
             }
             Violation::WrongLevel { frame, place, tag } => {
-                write!(f, "table {frame}, made for level {tag}, stands as the {place}")
+                write!(f, "frame {frame}, a table made for level {tag}, stands as the {place}")
             }
-            Violation::Shared { frame, place } => write!(f, "table {frame} is reached again as the {place}"),
-            Violation::Unreached { frame, tag } => write!(f, "no root leads to table {frame}, made for level {tag}"),
+            Violation::Shared { frame, place } => write!(f, "frame {frame} stands elsewhere and as the {place}"),
+            Violation::Unreached { frame, tag } => {
+                write!(f, "no root leads to frame {frame}, a table made for level {tag}")
+            }
             Violation::PoolCount { tables, found, frames, found_frames } => {
                 write!(f, "the pool counts {tables} tables in {frames} frames, the metadata {found} in {found_frames}")
             }
@@ -256,19 +256,34 @@ impl fmt::Display for Violation {
         match *self {
             Violation::Retired { entry } => write!(f, "{entry} is neither valid nor empty"),
             Violation::Live { frame, place, counted, valid } => {
-                write!(f, "table {frame}, the {place}, has {valid} valid entries, of which {counted} are counted")
+                write!(f, "frame {frame}, the {place}, has {valid} valid entries but counts {counted}")
             }
-            Violation::Unowned { leaf, frame, kind } => write!(f, "{frame} ({kind:?}) is no data but mapped by {leaf}"),
+            Violation::Unowned { leaf, frame, kind } => {
+                write!(f, "frame {frame} ({kind:?}) is no data but mapped by {leaf}")
+            }
             Violation::WriteExecute { leaf } => write!(f, "{leaf} is writable and executable"),
             Violation::WritableText { frame, text, leaf } => {
-                write!(f, "{frame} is executable by {text} and writable by {leaf}")
+                write!(f, "frame {frame} is executable by {text} and writable by {leaf}")
             }
             _ => self.fmt_i1(f),
         }
     }
 }
 
-/// How a frame lies in the linear map.
+/// Frames that have something in common, the first of them with its kind.
+struct Frames(Frame, Kind, u64);
+
+impl fmt::Display for Frames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Frames(frame, kind, count) = self;
+        match count {
+            1 => write!(f, "frame {frame} ({kind:?}) lies"),
+            _ => write!(f, "{count} frames from {frame} ({kind:?}) on lie"),
+        }
+    }
+}
+
+/// The leaf that frames lie under.
 struct Lies(Option<Mapping>);
 
 impl fmt::Display for Lies {

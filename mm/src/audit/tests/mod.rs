@@ -1,5 +1,7 @@
 //! A clean machine passes; each rule, broken once, is reported as such and as nothing else.
 
+mod random;
+
 use super::*;
 use crate::addr::{Page, PageRange, VirtAddr};
 use crate::desc::{Attr, Descriptor, Format, Level};
@@ -359,6 +361,27 @@ fn a_table_that_two_spaces_share_is_found() {
 }
 
 #[test]
+fn tables_far_apart_are_found_too() {
+    let machine = Machine::new(40);
+    let frames = machine.memory.frames;
+    let far = |block: Frame| block.number() >= 2 * ram::WINDOW as u64;
+    while !far(frames.alloc_folio(9).unwrap()) {}
+    let space = ManuallyDrop::new(Space::new(machine.memory).unwrap());
+    let root = space.root();
+    assert!(far(root.frame()) && machine.memory.empty_root < root.frame());
+    let audit = |spaces: &[Table<UserTables>]| {
+        let ram = [FrameRange::new(Frame::from_number(0), 40 * BLOCK_FRAMES).unwrap()];
+        let mut found = Vec::new();
+        Scope { memory: machine.memory, ram: &ram, spaces: spaces.iter().copied() }.audit(&mut |v| found.push(v));
+        found
+    };
+    assert_eq!(audit(&[root]), []);
+    assert_eq!(audit(&[]), [Violation::Unreached { frame: root.frame(), tag: 0 }]);
+    let place = Place::root(Owner::User { root: root.frame() });
+    assert_eq!(audit(&[root, root]), [Violation::Shared { frame: root.frame(), place }]);
+}
+
+#[test]
 fn loops_and_wide_sharing_end() {
     let setup = Setup::new();
     let (root, steps) = (setup.spaces[0].root(), setup.audit().1.steps);
@@ -526,7 +549,7 @@ fn locate_knows_every_level_of_both_halves() {
     assert_eq!(setup.locate(linear), Some(place));
     assert_eq!(setup.locate(memory.empty_root), Some(Place::root(Owner::Empty)));
     assert_eq!(setup.locate(setup.data()), None);
-    assert_eq!(place.to_string(), "level 2 table of the kernel for 0xffff000000000000");
+    assert_eq!(place.to_string(), "level 2 table for 0xffff000000000000 under the kernel root");
 }
 
 #[test]
