@@ -56,7 +56,6 @@ The machine
 Exit codes: 0 well; 1 a check or benchmark failed; 2 wrong usage or boot arguments; 3 the CPU lacks what protection
 needs; 4 too little memory; 10 set-up failed; 101 kernel panic; 124 time limit.
 
-On a terminal, Ctrl-A X ends QEMU and Ctrl-A C opens its monitor.
 Cache folder: $CACHE (XDG_CACHE_HOME moves it)
 Nothing else outside this repository is written, but for what 'rustup target add' itself may add to the toolchain.
 END

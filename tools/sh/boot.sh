@@ -40,13 +40,13 @@ boot() {
     [[ $FORMAT == image ]] || kernel=$BOOT_ELF
     [[ -t 0 ]] || stdin=/dev/null
     timeout --foreground -k 5 "$LIMIT" "$QEMU" "${QEMU_ARGS[@]}" -kernel "$kernel" \
-        -chardev "stdio,id=console,mux=on,logfile=$SCRATCH/serial" -serial chardev:console -mon chardev=console \
+        -chardev "stdio,id=console,logfile=$SCRATCH/serial" -serial chardev:console -monitor none \
         <$stdin 2>"$SCRATCH/qemu-stderr" || code=$?
-    cat "$SCRATCH/qemu-stderr" >&2
     if ((code == EXIT_TIMEOUT)); then
         say "the kernel did not end within $LIMIT s; --timeout gives it longer"
         return $EXIT_TIMEOUT
     fi
+    cat "$SCRATCH/qemu-stderr" >&2
     if ((code == 1)) && grep -q '^qemu-system' "$SCRATCH/qemu-stderr"; then
         say "QEMU did not start: see its message above"
         return $EXIT_SETUP

@@ -30,8 +30,8 @@ build_kernel() {
 
 # The programs of the tools crate into TOOLS.
 build_tools() {
-    cargo_quietly "building the host tools" env -C "$REPO" cargo build --quiet --release -p tools --bins
-    TOOLS=$OUT/release
+    cargo_quietly "building the host tools" env -C "$REPO" cargo build --quiet -p tools --bins
+    TOOLS=$OUT/debug
 }
 
 # make_image ELF: the same program with a symbol table of its own, as ELF and as flat Image, into BOOT_ELF and BOOT_IMAGE.

@@ -44,7 +44,7 @@ quietly() {
 
 # The first line of the last quiet command's output that reads like an error, else its last line.
 log_reason() {
-    { grep -m1 -E '^(E:|W: Failed|error|dpkg-deb: error|tar:|qemu-system)' "$SCRATCH/log" || tail -n1 "$SCRATCH/log"; } | tr -d '\r'
+    { grep -m1 -E '^(E:|W: Failed|error|dpkg-deb: error|tar:|qemu-system|palisade-[a-z]+:)' "$SCRATCH/log" || tail -n1 "$SCRATCH/log"; } | tr -d '\r'
 }
 
 # version_at_least VERSION MINIMUM

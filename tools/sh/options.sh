@@ -81,6 +81,26 @@ take_option() {
     esac
 }
 
+readonly RAM_BASE=0x40000000
+
+# bytes SIZE: a size with a unit as a number.
+bytes() {
+    local -A unit=([K]=1024 [M]=$((1 << 20)) [G]=$((1 << 30)))
+    echo $((${1%[KMG]} * unit[${1: -1}]))
+}
+
+check_banks() {
+    local bank banks base end=$((RAM_BASE + $(bytes "$MEMORY")))
+    [[ $FORMAT == image ]] || usage_error "--boot elf: not together with memory banks, which only an Image can bring along"
+    IFS=, read -ra banks <<<"$BANKS"
+    for bank in "${banks[@]}"; do
+        [[ $bank =~ ^(0x[0-9a-f]{1,15}):([1-9][0-9]{0,8}[KMG])$ ]] || usage_error "memory bank $bank: must be BASE:SIZE such as 0x40000000:512M"
+        base=$((BASH_REMATCH[1]))
+        ((base >= RAM_BASE && base + $(bytes "${BASH_REMATCH[2]}") <= end)) ||
+            usage_error "memory bank $bank: must lie in the RAM of --memory $MEMORY, which begins at $RAM_BASE"
+    done
+}
+
 # What only shows when all options are known, and before anything is built.
 check_options() {
     if [[ -n $KVM ]]; then
@@ -91,9 +111,7 @@ check_options() {
         [[ $TIME == host ]] || BOOTARGS+=("time=host")
         TIME=host CPU=host
     fi
-    if [[ -n $BANKS && $FORMAT == elf ]]; then
-        usage_error "--boot elf: not together with memory banks, which only an Image can bring along"
-    fi
+    [[ -z $BANKS ]] || check_banks
     if [[ -n $JSON ]]; then
         { : >"$JSON"; } 2>/dev/null || usage_error "--json $JSON: cannot be written; give a file in a folder that exists"
     fi

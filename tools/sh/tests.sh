@@ -28,6 +28,7 @@ script_tests() {
     script_test "bad number" 2 '--smp 0: must be a whole number from 1 to 512' "$run" --smp 0
     script_test "bad size" 2 '--memory lots: must be a size such as' "$run" --memory lots
     script_test "bad choice" 2 '--gate open: must be one of auto por mock none' "$run" --gate open
+    script_test "bad memory bank" 2 'memory bank 0x90000000:2G: must lie in' "$run" --memory 2G --banks 0x40000000:1G,0x90000000:2G
     script_test "unwritable JSON file" 2 'cannot be written' "$run" --json "$fake/none/results.json"
     script_test "missing ELF" 2 'no such file' "$run" boot-elf "$fake/none.elf"
     script_test "missing QEMU" 2 'no such program' "$run" --qemu "$fake/none"
@@ -77,7 +78,7 @@ bench_tests() {
     local kernel=$OUT/$TARGET/release/palisade options="--size 16M --timeout 200"
     boot_test "short benchmark run" "$kernel" 0 "$options --json $SCRATCH/first.json"
     boot_test "the same again" "$kernel" 0 "$options --json $SCRATCH/second.json"
-    step "results are valid" 10 "$OUT/release/palisade-check" json "$SCRATCH/first.json" || true
+    step "results are valid" 10 "$TOOLS/palisade-check" json "$SCRATCH/first.json" || true
     step "results are the same twice" 10 cmp "$SCRATCH/first.json" "$SCRATCH/second.json" || true
-    step "counts against the benchmark file" 10 "$OUT/release/palisade-check" counts "$SCRATCH/first.json" "$REPO/tests/counts.json" || true
+    step "counts against the benchmark file" 10 "$TOOLS/palisade-check" counts "$SCRATCH/first.json" "$REPO/tests/counts.json" || true
 }
