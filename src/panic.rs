@@ -5,6 +5,7 @@ use crate::console::{self, Out};
 use crate::exception::ExceptionFrame;
 use crate::percpu::PerCpu;
 use crate::stack;
+use crate::symbols;
 use core::fmt;
 use core::ops::Range;
 use core::panic::PanicInfo;
@@ -40,6 +41,10 @@ pub(crate) fn fatal(frame: &ExceptionFrame, message: fmt::Arguments<'_>) -> ! {
     begin();
     crate::println!("PANIC on CPU {}: {message}", PerCpu::current().index());
     crate::print!("{frame}");
+    // A function without calls of its own has no frame record: only x30 knows its caller.
+    if let Some((name, offset)) = symbols::table().and_then(|table| table.lookup(frame.x[30])) {
+        crate::println!("x30 is {name}+{offset:#x}");
+    }
     let [fp, _] = frame.record;
     trace(Some(frame.elr), fp, &stacks(fp, Some(frame)));
     end()
@@ -54,7 +59,7 @@ fn begin() {
     match cpu.panics.fetch_add(1, Ordering::Relaxed) {
         0 => (),
         1 => {
-            crate::println!("PANIC on CPU {}: another panic while reporting one", cpu.index());
+            crate::println!("\nPANIC on CPU {}: another panic while reporting one", cpu.index());
             end()
         }
         _ => crate::power::off(EXIT_PANIC),

@@ -25,7 +25,7 @@ use thiserror::Error;
 /// Where devices are mapped: this, plus the physical address (docs/architecture.md).
 const DEVICE_BASE: u64 = 0xffff_c000_0000_0000;
 /// Free memory, in bytes, below which the kernel does not try.
-const LEAST_FREE: u64 = 32 << 20;
+const LEAST_FREE: u64 = 64 << 20;
 const GIB: u64 = 1 << 30;
 
 static MEMORY: Once<Memory> = Once::new();
