@@ -7,6 +7,7 @@ use crate::protection::Protection;
 use crate::selfcheck;
 use core::fmt;
 use mm::area::Areas;
+use mm::audit;
 
 /// Exit code for a check or benchmark that failed.
 pub const EXIT_FAILED: u32 = 1;
@@ -31,6 +32,9 @@ pub fn main(boot: &Boot) -> u32 {
         Ok(results) => results,
         Err(error) => return failed(EXIT_FAILED, &error),
     };
+    if !audited(boot, &areas) {
+        return EXIT_FAILED;
+    }
     if results.rows.is_empty() {
         return 0;
     }
@@ -56,6 +60,24 @@ fn checked(boot: &Boot, areas: &Areas) -> bool {
         Ok(outcome) => {
             crate::println!("self-check: {outcome}");
             outcome.passed()
+        }
+        Err(error) => failed(EXIT_FAILED, &error) == 0,
+    }
+}
+
+/// Audits all tables with two spaces and an area in place; true where the audit could be made and found nothing.
+fn audited(boot: &Boot, areas: &Areas) -> bool {
+    let mut violations = 0;
+    match selfcheck::audit(boot, areas, &mut |violation| {
+        violations += 1;
+        crate::println!("audit: {violation}");
+    }) {
+        Ok(summary) => {
+            let audit::Summary { tables, leaves, frames, .. } = summary;
+            crate::println!(
+                "audit: {violations} violations in {tables} tables, {leaves} leaves and {frames} frames of RAM"
+            );
+            violations == 0
         }
         Err(error) => failed(EXIT_FAILED, &error) == 0,
     }

@@ -8,9 +8,11 @@ use crate::boot::Boot;
 use crate::exception::{Fault, Kind, probe};
 use crate::protection::Protection;
 use crate::window::with_protection_off;
+use alloc::vec::Vec;
 use core::fmt;
-use mm::addr::{Frame, Page, PageRange, VirtAddr};
+use mm::addr::{Frame, FrameRange, Page, PageRange, PhysAddr, VirtAddr};
 use mm::area::{AreaError, Areas, VmFlags};
+use mm::audit;
 use mm::desc::{Descriptor, Level};
 use mm::frame::OutOfMemory;
 use mm::linear::LINEAR_BASE;
@@ -22,6 +24,9 @@ use platform::arch::Arm;
 /// A bit of a descriptor that the CPU ignores in both table and leaf entries (Arm ARM D8.3: bits 58:55 of a leaf, 58:51 of a
 /// table descriptor): flipping it changes memory but no translation.
 const IGNORED_BIT: u64 = 1 << 55;
+
+/// The first page that the checks' own spaces map.
+const USER_PAGE: u64 = 0x7f_1234_5000;
 
 /// One entry of one table.
 #[derive(Clone, Copy, Debug)]
@@ -121,10 +126,8 @@ type Protected = Batched<PorGate<Arm>>;
 /// # Errors
 /// Where memory for something to attack is missing.
 pub fn run(boot: &Boot, areas: &Areas) -> Result<Outcome, CheckError> {
-    let mut space = AddressSpace::<Protected>::new(boot.memory)?;
-    let page = VirtAddr::new(0x7f_1234_5000).map(Page::containing).expect("a user address");
-    space.map(PageRange::new(page, 1).expect("one page"), space::Protection::ReadWrite, 0)?;
-    space.populate(PageRange::new(page, 1).expect("one page"))?;
+    let page = VirtAddr::new(USER_PAGE).map(Page::containing).expect("a user address");
+    let mut space = populated(boot, page, 1)?;
     space.activate();
     let area = areas.vmalloc::<Protected>(1, VmFlags::default())?;
 
@@ -136,6 +139,40 @@ pub fn run(boot: &Boot, areas: &Areas) -> Result<Outcome, CheckError> {
     }
     areas.vfree::<Protected>(area)?;
     Ok(outcome)
+}
+
+/// Audits every table of the machine while a user space, a fork of it and a kernel area are there.
+///
+/// # Errors
+/// Where memory for these is missing.
+pub fn audit(
+    boot: &Boot,
+    areas: &Areas,
+    report: &mut dyn FnMut(audit::Violation),
+) -> Result<audit::Summary, CheckError> {
+    let page = VirtAddr::new(USER_PAGE).map(Page::containing).expect("a user address");
+    let mut parent = populated(boot, page, 600)?;
+    let child = parent.fork()?;
+    let area = areas.vmalloc::<Protected>(20, VmFlags { huge: true, ..VmFlags::default() })?;
+    let mut ram = Vec::new();
+    ram.try_reserve(boot.machine.banks.as_slice().len()).map_err(|_| OutOfMemory { order: 0 })?;
+    for bank in boot.machine.banks.as_slice() {
+        let start = PhysAddr::new(bank.start()).expect("RAM lies in physical memory");
+        ram.push(FrameRange::within(start, bank.size()));
+    }
+    let spaces = [parent.root(), child.root()].into_iter();
+    let summary = audit::Scope { memory: boot.memory, ram: &ram, spaces }.audit(report);
+    areas.vfree::<Protected>(area)?;
+    Ok(summary)
+}
+
+/// A space with `pages` populated pages from `page` on.
+fn populated(boot: &Boot, page: Page, pages: u64) -> Result<AddressSpace<Protected>, CheckError> {
+    let range = PageRange::new(page, pages).expect("the range lies in the user's half");
+    let mut space = AddressSpace::new(boot.memory)?;
+    space.map(range, space::Protection::ReadWrite, 0)?;
+    space.populate(range)?;
+    Ok(space)
 }
 
 /// Attacks each entry that translates `va`, from the root down.
