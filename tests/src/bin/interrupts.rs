@@ -15,12 +15,13 @@ use platform::arch::{Arch, Arm};
 use platform::gic::{Gic, Registers};
 use platform::machine::{self, PhysRange};
 use platform::timer::Timer;
+use spin::Mutex;
 
 palisade::kernel_main!(main);
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 static ENTRY: AtomicU64 = AtomicU64::new(0);
-static mut GIC: Option<Gic> = None;
+static GIC: Mutex<Option<Gic>> = Mutex::new(None);
 
 fn set(por: Por) {
     // SAFETY: a test of the register; every value leaves key 0 accessible, and the test ends closed.
@@ -34,8 +35,8 @@ fn writes() -> bool {
 }
 
 fn handler() {
-    // SAFETY: `main` has set it up before interrupts were unmasked, and only this handler, on the one CPU, uses it now.
-    let gic = unsafe { (*(&raw mut GIC)).as_mut() }.expect("set up");
+    let mut gic = GIC.lock();
+    let gic = gic.as_mut().expect("set up");
     let interrupt = gic.acknowledge().expect("one is pending");
     Timer::new().expect("there is a timer").cancel();
     assert_eq!(Arm::read_por(), Por::CLOSED.bits(), "handlers run closed");
@@ -68,8 +69,7 @@ fn main(boot: &palisade::Boot) -> u32 {
     // SAFETY: boot has mapped the controller's registers at their device addresses, and nobody else uses them.
     let mut gic = unsafe { Gic::new(registers(boot.machine.gic), 1, mpidr) }.expect("a controller");
     gic.enable(boot.machine.timer_intid, mpidr).expect("the timer's interrupt");
-    // SAFETY: interrupts are masked and one CPU runs.
-    unsafe { GIC = Some(gic) };
+    *GIC.lock() = Some(gic);
     exception::set_interrupt_handler(handler);
     let timer = Timer::new().expect("there is a timer");
     for por in [Por::CLOSED, UserTables::OPEN, KernelTables::OPEN] {

@@ -20,7 +20,7 @@ fn handler(fault: &Fault) -> bool {
     assert_eq!(fault.por, BEFORE.load(Ordering::Relaxed));
     assert_eq!(Arm::read_por(), Por::CLOSED.bits());
     // The first time it is to be tried again.
-    CALLS.fetch_add(1, Ordering::Relaxed) % 2 == 0
+    CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
 }
 
 fn main(_boot: &palisade::Boot) -> u32 {
