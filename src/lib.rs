@@ -35,6 +35,8 @@
 extern crate alloc;
 
 pub mod bootargs;
+pub mod ram;
+pub mod syndrome;
 
 #[cfg(target_os = "none")]
 mod backtrace;

@@ -49,6 +49,12 @@ impl PerCpu {
         unsafe { (*self.header.get()).index }
     }
 
+    /// POR_EL1 where it is emulated; else its closed value.
+    pub fn virtual_por(&self) -> u64 {
+        // SAFETY: only this CPU's vectors write the word, in between instructions as seen from here.
+        unsafe { (&raw const (*self.header.get()).virtual_por).read_volatile() }
+    }
+
     /// The guarded stacks that the CPU runs on; `None` while it is on its boot stack.
     pub fn stacks(&self) -> Option<Stacks> {
         self.stacks.get().copied()

@@ -1,6 +1,7 @@
 //! Switching the machine off.
 
 use core::arch::asm;
+use platform::arch::{Arch, Arm};
 use platform::machine::Conduit;
 use platform::psci::Psci;
 use platform::semihosting;
@@ -15,6 +16,7 @@ pub(crate) fn set_conduit(conduit: Conduit) {
 
 /// Prints `palisade: exit CODE` as the last line, and ends the machine with that code (0 to 255).
 pub fn exit(code: u32) -> ! {
+    let _ = Arm::irq_save();
     crate::println!("palisade: exit {code}");
     off(code)
 }
@@ -27,7 +29,7 @@ pub(crate) fn off(code: u32) -> ! {
         let _ = Psci::new(*conduit).system_off();
     }
     loop {
-        // SAFETY: waits; interrupts are masked or served by handlers that return here.
+        // SAFETY: waits; with interrupts masked.
         unsafe { asm!("wfi", options(nomem, nostack, preserves_flags)) };
     }
 }

@@ -5,8 +5,8 @@
 //! turn to then, guarded in the same way.
 
 use crate::boot::image;
-use crate::boot::ram::{NoRoom, Ram};
 use crate::percpu::PerCpu;
+use crate::ram::{NoRoom, Ram};
 use core::arch::asm;
 use core::ops::Range;
 use mm::addr::{PAGE_SIZE, PhysAddr, VirtAddr};

@@ -318,6 +318,8 @@ set_up_translation:
     b.eq 3f
     orr x1, x1, #(1 << 56)      // E0PD1
 3:  msr tcr_el1, x1
+    msr cpacr_el1, xzr          // FP, SIMD, SVE and SME trap; EL0 has no POR_EL0
+    msr mdscr_el1, xzr
     ldr x22, ={SCTLR_MMU_ON}
     has id_aa64mmfr1_el1, 20    // FEAT_PAN
     b.eq 4f

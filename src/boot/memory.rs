@@ -2,8 +2,8 @@
 
 use super::entry::{self, BOOT_TABLES, FDT_WINDOW};
 use super::image::{BLOCK, Part, Placement};
-use super::ram::{NoRoom, Ram};
 use crate::heap::FRAMES;
+use crate::ram::{NoRoom, Ram};
 use crate::stack;
 use crate::tables;
 use core::ops::Range;
@@ -62,7 +62,7 @@ struct Plan {
 
 /// Builds the kernel's root and puts it into force; POR_EL1 is closed, and the tables lie under their key from here on.
 pub(super) fn build_root(machine: &Machine<'_>, image: Placement, features: &Features) -> Result<Built, MemoryError> {
-    let mut ram = Ram::new(machine, image);
+    let mut ram = Ram::new(&machine.banks, &machine.reserved, image.all());
     let zone = zone(&ram, image);
     let stacks = stack::Backing::take(&mut ram)?;
     let mut plan = Plan { ram, zone, stacks };

@@ -3,7 +3,6 @@
 mod entry;
 pub mod image;
 mod memory;
-pub(crate) mod ram;
 
 use crate::bootargs::{Args, Usage};
 use crate::console;
@@ -12,6 +11,7 @@ use crate::protection::Protection;
 use crate::stack::{self, Stacks};
 use core::fmt;
 use core::ptr::{self, NonNull};
+use core::slice;
 use image::{BLOCK, Part, Placement};
 use mm::addr::{Frame, PAGE_SIZE, PhysAddr};
 use mm::desc::{Attr, Descriptor, Format};
@@ -31,6 +31,9 @@ pub const EXIT_USAGE: u32 = 2;
 pub const EXIT_UNSUPPORTED: u32 = 3;
 /// Exit code for too little memory.
 pub const EXIT_MEMORY: u32 = 4;
+
+/// Bytes of an FDT that tell its size.
+const FDT_HEAD: usize = 8;
 
 /// What the kernel's main function gets to know.
 #[derive(Debug)]
@@ -118,12 +121,14 @@ fn read_machine(fdt: u64) -> Machine<'static> {
     assert!(fdt != 0, "the boot loader passed no device tree");
     let within = fdt % BLOCK;
     let base = ptr::with_exposed_provenance::<u8>((entry::FDT_WINDOW + within) as usize);
-    let limit = (2 * BLOCK - within) as usize;
-    // SAFETY: the entry code has mapped the two blocks from the one that holds the FDT, read-only, and the boot protocol
-    // keeps the FDT below 2 MiB, so that what is read lies in RAM that nothing writes.
-    let blob = unsafe { machine::blob_at(base, limit) };
-    let machine = blob.map_err(Into::into).and_then(|blob| Machine::parse(blob, fdt));
-    machine.unwrap_or_else(|error| panic!("{error}"))
+    // SAFETY: the entry code has mapped the block that holds the FDT and the one after it, read-only, and has found an FDT's magic
+    // there; nothing writes it.
+    let head = unsafe { slice::from_raw_parts(base, FDT_HEAD) };
+    let size = machine::blob_size(head).unwrap_or_else(|error| panic!("{error}"));
+    assert!(size as u64 <= BLOCK, "a device tree of {size} bytes; the boot protocol allows 2 MiB");
+    // SAFETY: as above; that much from within the first block ends within the second.
+    let blob = unsafe { slice::from_raw_parts(base, size) };
+    Machine::parse(blob, fdt).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Maps the UART into the page that the boot tables keep for it, so that whatever goes wrong from here on can be told.

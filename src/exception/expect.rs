@@ -1,6 +1,6 @@
 //! For test kernels: announcing the fault that is to come.
 
-use super::syndrome::{Access, Fault, Kind};
+use crate::syndrome::{Access, Fault, Kind};
 use core::fmt;
 use spin::Mutex;
 

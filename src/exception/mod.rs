@@ -9,23 +9,25 @@ mod frame;
 mod overlay;
 pub mod probe;
 mod report;
-mod syndrome;
 mod vectors;
 
 pub use expect::{Expectation, expect};
 pub use frame::ExceptionFrame;
-pub use syndrome::{Access, Class, Fault, Kind};
 
 use core::arch::asm;
 use core::mem;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use pkeys::Por;
 use pkeys::emulation::{self, PorAccess};
 use pkeys::pi::pir_under;
+use platform::arch::{Arch, Arm};
 use platform::semihosting;
 
 use crate::boot::image::Part;
+use crate::percpu::PerCpu;
+
+pub use crate::syndrome::{Access, Class, Fault, Kind};
 
 /// Decides on a fault at a user address: true where the access can be tried again.
 pub type UserFaultHandler = fn(&Fault) -> bool;
@@ -33,6 +35,8 @@ pub type UserFaultHandler = fn(&Fault) -> bool;
 pub type InterruptHandler = fn();
 
 static USER_FAULT: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+/// Whether the vectors are those of [`PorMode::Hardware`].
+static HARDWARE: AtomicBool = AtomicBool::new(false);
 static INTERRUPT: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 /// Sets who decides on faults of user accesses ([`probe::read_user_u8`], [`probe::write_user_u8`]), instead of who did before. It
@@ -49,12 +53,24 @@ pub fn set_interrupt_handler(handler: InterruptHandler) {
 /// Called by `vectors.S` for every exception, with POR_EL1 closed and interrupts masked.
 #[unsafe(no_mangle)]
 extern "C" fn exception_dispatch(frame: &mut ExceptionFrame, vector: u64) {
+    debug_assert!(is_closed(), "an exception handler began open");
     match vector {
         4 => synchronous(frame),
         5 => interrupt(frame),
         vectors::OVERFLOW => report::stack_overflow(frame),
         _ => report::unexpected(frame, vector),
     }
+    debug_assert!(is_closed(), "an exception handler left a section open");
+}
+
+/// Whether POR_EL1 is closed, by the register itself where it is one, and by what emulation keeps where it is not: reading the
+/// register would be an exception of its own there.
+fn is_closed() -> bool {
+    let por = match HARDWARE.load(Ordering::Relaxed) {
+        true => Arm::read_por(),
+        false => PerCpu::current().virtual_por(),
+    };
+    por == Por::CLOSED.bits()
 }
 
 fn synchronous(frame: &mut ExceptionFrame) {
@@ -149,6 +165,7 @@ pub enum PorMode {
 
 /// Makes this CPU's vectors those of `mode`; at boot, where POR_EL1 is closed and no section is open.
 pub(crate) fn install(mode: PorMode) {
+    HARDWARE.store(mode == PorMode::Hardware, Ordering::Relaxed);
     let table = match mode {
         PorMode::Hardware => &raw const vectors_hardware,
         PorMode::Emulated => &raw const vectors_emulated,

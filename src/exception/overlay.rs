@@ -4,7 +4,7 @@
 //! (or an implementation may deliver the fault of an access that ran ahead), so that an access faults though POR_EL1, as
 //! read, allows it. Taking the exception was such an event: the access can be tried again.
 
-use super::syndrome::{Access, Fault, Kind};
+use crate::syndrome::{Access, Fault, Kind};
 use core::arch::asm;
 use pkeys::{Context, KernelTables, Por, UserTables};
 use platform::arch::{Arch, Arm};

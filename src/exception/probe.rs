@@ -1,6 +1,6 @@
 //! Accesses that may fault and tell, instead of ending the kernel.
 
-use super::syndrome::Fault;
+use crate::syndrome::Fault;
 use core::arch::global_asm;
 use core::mem::MaybeUninit;
 

@@ -2,8 +2,8 @@
 
 use super::expect::{Expectation, expected};
 use super::frame::ExceptionFrame;
-use super::syndrome::{Access, Class, Fault, Kind};
 use crate::panic;
+use crate::syndrome::{Access, Class, Fault, Kind};
 use crate::tables::{self, Keyed};
 use core::arch::asm;
 use core::fmt;

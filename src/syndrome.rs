@@ -171,3 +171,65 @@ impl fmt::Display for Fault {
         write!(f, "{} at {:#018x}: {}{overlay}", self.access(), self.far, self.kind())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    extern crate std;
+    use std::string::ToString;
+
+    fn fault(esr: u64) -> Fault {
+        Fault { esr, far: 0xffff_0000_4080_a960, elr: 0, por: 0 }
+    }
+
+    #[test]
+    fn an_overlay_fault_as_qemu_reports_it() {
+        // EC 0x25, IL, WnR, permission fault of level 2, ISS2.Overlay.
+        let fault = fault(1 << 38 | 0x25 << 26 | 1 << 25 | 1 << 6 | 0x0e);
+        assert_eq!((fault.kind(), fault.access(), fault.is_overlay()), (Kind::Permission(2), Access::Write, true));
+        assert_eq!(fault.to_string(), "write at 0xffff00004080a960: permission fault, level 2, by the overlay");
+    }
+
+    #[test]
+    fn a_fetch_is_no_write_whatever_bit_6_says() {
+        for class in [0x20, 0x21] {
+            assert_eq!(fault(class << 26 | 1 << 6).access(), Access::Execute);
+        }
+        assert_eq!(fault(0x25 << 26).access(), Access::Read);
+        assert!(!fault(0x25 << 26).is_overlay());
+    }
+
+    #[test]
+    fn every_code_has_its_kind() {
+        let expected = [
+            (0x00, Kind::AddressSize(0)),
+            (0x03, Kind::AddressSize(3)),
+            (0x04, Kind::Translation(0)),
+            (0x07, Kind::Translation(3)),
+            (0x08, Kind::AccessFlag(0)),
+            (0x0b, Kind::AccessFlag(3)),
+            (0x0c, Kind::Permission(0)),
+            (0x0f, Kind::Permission(3)),
+            (0x10, Kind::External),
+            (0x11, Kind::Other(0x11)),
+            (0x14, Kind::External),
+            (0x21, Kind::Alignment),
+            (0x29, Kind::AddressSize(-1)),
+            (0x2b, Kind::Translation(-1)),
+            (0x30, Kind::TlbConflict),
+            (0x3f, Kind::Other(0x3f)),
+        ];
+        for (code, kind) in expected {
+            // Bits above the code do not count.
+            assert_eq!(Kind::of(0x25 << 26 | 1 << 6 | 1 << 38 | code), kind, "{code:#x}");
+        }
+    }
+
+    #[test]
+    fn classes_have_names_or_numbers() {
+        assert_eq!(Class::of(0x25 << 26 | 0x3ff_ffff), Class::DATA_ABORT);
+        assert_eq!(Class::of(u64::MAX), Class(0x3f));
+        assert_eq!(Class(0x00).to_string(), "undefined instruction");
+        assert_eq!(Class(0x3f).to_string(), "exception of class 0x3f");
+    }
+}
