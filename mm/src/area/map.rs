@@ -28,26 +28,15 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Allocates `pages` frames: with `huge`, as the largest folios that fit and are free.
-    #[inline]
-    pub(super) fn allocate(frames: &Frames, pages: u64, huge: bool) -> Result<Pieces, OutOfMemory> {
-        let mut pieces = Pieces::default();
-        let mut left = pages;
-        if huge && pages >= CONTIGUOUS_PAGES {
-            (pieces.blocks, pieces.block_count) = folios(frames, BLOCK_ORDER, left / BLOCK_PAGES);
-            left -= pieces.block_count * BLOCK_PAGES;
-            let (runs, count) = folios(frames, RUN_ORDER, left / CONTIGUOUS_PAGES);
-            pieces.runs = runs;
-            left -= count * CONTIGUOUS_PAGES;
-        }
-        match frames.alloc_chain(left) {
-            Ok(singles) => pieces.singles = singles,
-            Err(error) => {
-                pieces.free(frames);
-                return Err(error);
-            }
-        }
-        Ok(pieces)
+    /// Allocates `pages` frames as the largest folios that fit and are free. Where it fails, what it got is still to be
+    /// freed.
+    pub(super) fn allocate(&mut self, frames: &Frames, pages: u64) -> Result<(), OutOfMemory> {
+        (self.blocks, self.block_count) = folios(frames, BLOCK_ORDER, pages / BLOCK_PAGES);
+        let left = pages - self.block_count * BLOCK_PAGES;
+        let (runs, count) = folios(frames, RUN_ORDER, left / CONTIGUOUS_PAGES);
+        self.runs = runs;
+        self.singles = frames.alloc_chain(left - count * CONTIGUOUS_PAGES)?;
+        Ok(())
     }
 
     /// Frees what was not mapped.
@@ -127,12 +116,28 @@ impl Leaves {
 /// The address `pages` pages after `va`, both of one area.
 #[inline(always)]
 pub(super) fn after(va: VirtAddr, pages: u64) -> VirtAddr {
-    va.checked_add(pages * PAGE_SIZE).expect("an area ends before its slot does")
+    VirtAddr::new(va.get() + pages * PAGE_SIZE).expect("an area ends before its slot does")
 }
 
 impl Areas {
+    /// Maps `pages` single frames, a chain, from `start` on.
+    #[inline(always)]
+    pub(super) fn map_chain<P: Policy>(
+        &self,
+        start: VirtAddr,
+        pages: u64,
+        chain: Option<Frame>,
+    ) -> Result<(), OutOfMemory> {
+        let section = Section::<P, KernelTables>::open();
+        let token = section.token();
+        let mut leaves = self.make_tables(token, start, 0, pages)?;
+        self.map_singles(token, &mut leaves, start, chain);
+        section.end(tlb::publish::<ArchOf<P>>);
+        Ok(())
+    }
+
     /// Maps `pieces`, `pages` pages in all, from `start` on.
-    #[inline]
+    #[inline(always)]
     pub(super) fn map_pieces<P: Policy>(
         &self,
         start: VirtAddr,
@@ -163,14 +168,17 @@ impl Areas {
         let mut leaves = self.make_tables(token, start, 0, frames.len() as u64)?;
         let mut at = start;
         let mut left = frames;
-        while !left.is_empty() {
+        let bits = self.bits;
+        loop {
             let entries = leaves.leaf_entries(at);
-            let (now, rest) = left.split_at(left.len().min(entries.len()));
-            for (entry, frame) in entries.iter().zip(now) {
-                entry.set(token, Descriptor::page(*frame, self.bits));
+            for (entry, frame) in entries.iter().zip(left) {
+                entry.set(token, Descriptor::page(*frame, bits));
             }
-            at = after(at, now.len() as u64);
-            left = rest;
+            if left.len() <= entries.len() {
+                break;
+            }
+            left = &left[entries.len()..];
+            at = after(at, entries.len() as u64);
         }
         section.end(tlb::publish::<ArchOf<P>>);
         Ok(())
@@ -189,12 +197,17 @@ impl Areas {
         for block in 0..block_pages / BLOCK_PAGES {
             self.table_at(token, after(start, block * BLOCK_PAGES), Level::L2)?;
         }
-        let mut done = 0;
-        while done < pages {
-            let va = after(start, block_pages + done);
+        let mut left = pages;
+        let mut va = if block_pages > 0 { after(start, block_pages) } else { start };
+        while left > 0 {
             let table = self.table_at(token, va, Level::L3)?;
             leaves.remember(va, table);
-            done += (ENTRIES - Level::L3.index(va)) as u64;
+            let room = (ENTRIES - Level::L3.index(va)) as u64;
+            if left <= room {
+                break;
+            }
+            left -= room;
+            va = after(va, room);
         }
         Ok(leaves)
     }
@@ -299,14 +312,15 @@ impl Areas {
     ) {
         let mut at = start;
         let mut next = chain;
+        let bits = self.bits;
         while next.is_some() {
             let entries = leaves.leaf_entries(at);
-            at = after(at, entries.len() as u64);
             for entry in entries {
                 let Some(frame) = next else { return };
                 next = frame.meta().link();
-                entry.set(token, Descriptor::page(frame, self.bits));
+                entry.set(token, Descriptor::page(frame, bits));
             }
+            at = after(at, entries.len() as u64);
         }
     }
 }

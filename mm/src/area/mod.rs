@@ -40,14 +40,13 @@ mod tests;
 pub use error::AreaError;
 
 use crate::addr::{Frame, PAGE_SIZE, Page, PageRange, VirtAddr};
-use crate::desc::{Attr, LeafBits};
+use crate::desc::{Attr, CONTIGUOUS_PAGES, LeafBits};
 use crate::frame::{Kind, OutOfMemory};
 use crate::memory::Memory;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use map::Pieces;
 use pkeys::Policy;
-use purge::after_offset;
 use slots::{Content, MAX_CLASS, SlotId, Slots};
 use spin::Mutex;
 
@@ -141,7 +140,11 @@ impl Areas {
     pub fn vmalloc<P: Policy>(&self, pages: u64, flags: VmFlags) -> Result<VirtAddr, AreaError> {
         let class = class_for(pages)?;
         let class = if flags.align > PAGE_SIZE { class.max(align_class(flags.align)?) } else { class };
-        self.with_purge::<P, _>(|| self.make_owned::<P>(class, pages, AreaKind::Vmalloc, flags.huge))
+        let huge = flags.huge && pages >= CONTIGUOUS_PAGES;
+        self.with_purge::<P, _>(|| match huge {
+            true => self.make_huge::<P>(class, pages, AreaKind::Vmalloc),
+            false => self.make_plain::<P>(class, pages, AreaKind::Vmalloc),
+        })
     }
 
     /// Makes a kernel stack of [`STACK_PAGES`] pages that begins at an odd multiple of 64 KiB. The 64 KiB below it and
@@ -150,8 +153,7 @@ impl Areas {
     /// # Errors
     /// [`AreaError::NoMemory`], [`AreaError::NoSlot`].
     pub fn alloc_stack<P: Policy>(&self) -> Result<PageRange, AreaError> {
-        let start =
-            self.with_purge::<P, _>(|| self.make_owned::<P>(STACK_CLASS, STACK_PAGES, AreaKind::Stack, true))?;
+        let start = self.with_purge::<P, _>(|| self.make_huge::<P>(STACK_CLASS, STACK_PAGES, AreaKind::Stack))?;
         Ok(page_range(start, STACK_PAGES))
     }
 
@@ -214,17 +216,31 @@ impl Areas {
         let content = self.slots.find(id)?.content();
         let known = content.is_live() || content.is_freed();
         known.then(|| AreaInfo {
-            pages: page_range(after_offset(id, content), content.pages()),
+            pages: page_range(id.start(content), content.pages()),
             kind: content.kind(),
             freed: content.is_freed(),
         })
     }
 
-    /// Makes an area of frames of its own.
-    #[inline]
-    fn make_owned<P: Policy>(&self, class: u32, pages: u64, kind: AreaKind, huge: bool) -> Result<VirtAddr, AreaError> {
-        let pieces = Pieces::allocate(self.memory.frames, pages, huge)?;
-        let made = self.make(class, pages, kind, |start| self.map_pieces::<P>(start, pages, &pieces));
+    /// Makes an area of single frames of its own.
+    #[inline(always)]
+    fn make_plain<P: Policy>(&self, class: u32, pages: u64, kind: AreaKind) -> Result<VirtAddr, AreaError> {
+        let chain = self.memory.frames.alloc_chain(pages)?;
+        let made = self.make(class, pages, kind, |start| self.map_chain::<P>(start, pages, chain));
+        if made.is_err() {
+            self.memory.frames.drop_chain(chain);
+        }
+        made
+    }
+
+    /// Makes an area of folios of its own, as far as there are any.
+    #[inline(never)]
+    fn make_huge<P: Policy>(&self, class: u32, pages: u64, kind: AreaKind) -> Result<VirtAddr, AreaError> {
+        let mut pieces = Pieces::default();
+        let made = match pieces.allocate(self.memory.frames, pages) {
+            Ok(()) => self.make(class, pages, kind, |start| self.map_pieces::<P>(start, pages, &pieces)),
+            Err(error) => Err(error.into()),
+        };
         if made.is_err() {
             pieces.free(self.memory.frames);
         }
@@ -240,14 +256,14 @@ impl Areas {
         kind: AreaKind,
         map: impl FnOnce(VirtAddr) -> Result<(), OutOfMemory>,
     ) -> Result<VirtAddr, AreaError> {
-        let id = self.slots.take(class)?;
+        let (id, record) = self.slots.take(class)?;
         let content = Content::live(pages, kind);
-        let start = after_offset(id, content);
+        let start = id.start(content);
         if let Err(error) = map(start) {
             self.slots.give(id);
             return Err(error.into());
         }
-        self.slots.record(id).set_content(content);
+        record.set_content(content);
         Ok(start)
     }
 
@@ -307,7 +323,7 @@ impl Areas {
         let id = SlotId::containing(addr).ok_or(unknown)?;
         let record = self.slots.find(id).ok_or(unknown)?;
         let content = record.content();
-        if content == Content::NOTHING || after_offset(id, content) != addr {
+        if content == Content::NOTHING || id.address(content) != addr.get() {
             return Err(unknown);
         }
         if content.is_freed() {

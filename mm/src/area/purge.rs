@@ -3,7 +3,7 @@
 use super::Areas;
 use super::map::{BLOCK_PAGES, Leaves, after};
 use super::slots::{Content, Given, SlotId};
-use crate::addr::{Frame, PAGE_SHIFT, Page, PageRange, VirtAddr};
+use crate::addr::{Frame, PAGE_SHIFT, PAGE_SIZE, Page, PageRange, VirtAddr};
 use crate::desc::{CONTIGUOUS_PAGES, Descriptor};
 use crate::table::Entry;
 use crate::tlb::{self, Stale};
@@ -61,7 +61,7 @@ impl<'a> Removed<'a> {
     #[inline(always)]
     fn cover(&mut self, va: VirtAddr, pages: u64) {
         let (from, to) = self.extent;
-        self.extent = (from.min(va.get()), to.max(after(va, pages).get()));
+        self.extent = (from.min(va.get()), to.max(va.get() + pages * PAGE_SIZE));
         self.pages += pages;
     }
 
@@ -124,7 +124,7 @@ impl Areas {
         while let Some(id) = cursor.area {
             let record = self.slots.record(id);
             let content = record.content();
-            let start = after_offset(id, content);
+            let start = id.start(content);
             while cursor.done < content.pages() {
                 let at = after(start, cursor.done);
                 let cleared = self.clear_some(token, at, content, content.pages() - cursor.done, &mut leaves, removed);
@@ -163,12 +163,6 @@ impl Areas {
     }
 }
 
-/// The first address of the area in slot `id`.
-#[inline(always)]
-pub(super) fn after_offset(id: SlotId, content: Content) -> VirtAddr {
-    id.start().checked_add(content.offset()).expect("an area begins in its slot")
-}
-
 /// Clears entries of frames that others own; as many as there is room for.
 #[inline(always)]
 fn clear_ram<P: Policy>(
@@ -185,7 +179,7 @@ fn clear_ram<P: Policy>(
     count
 }
 
-/// Clears entries of frames that the area owns, contiguous runs as a whole. Returns how many.
+/// Clears entries of frames that the area owns. Returns how many.
 #[inline(always)]
 fn clear_owned<P: Policy>(
     token: Token<'_, P, KernelTables>,
@@ -193,13 +187,38 @@ fn clear_owned<P: Policy>(
     removed: &mut Removed<'_>,
 ) -> usize {
     let mut done = 0;
-    while let Some(entry) = entries.get(done) {
+    loop {
+        done += clear_singles(token, &entries[done..], &mut removed.chain);
+        let Some(entry) = entries.get(done) else { return done };
         let length = if entry.get().is_contiguous() { CONTIGUOUS_PAGES as usize } else { 1 };
         if !clear_head(token, &entries[done..done + length], removed) {
-            break;
+            return done;
         }
         done += length;
     }
+}
+
+/// Clears entries of single frames that nobody else refers to, up to the first other one. Returns how many.
+#[inline(always)]
+fn clear_singles<P: Policy>(
+    token: Token<'_, P, KernelTables>,
+    entries: &[Entry<KernelTables>],
+    chain: &mut Option<Frame>,
+) -> usize {
+    let mut last = *chain;
+    let mut done = 0;
+    for entry in entries {
+        let descriptor = entry.get();
+        let frame = descriptor.frame();
+        if descriptor.is_contiguous() || !frame.meta().put_if_last() {
+            break;
+        }
+        entry.set(token, Descriptor::ABSENT);
+        frame.meta().set_link(last);
+        last = Some(frame);
+        done += 1;
+    }
+    *chain = last;
     done
 }
 

@@ -38,24 +38,33 @@ const PARTS: usize = (1 << SLOT_BITS) / (CHUNK * PART);
 pub(super) struct SlotId(NonZeroU32);
 
 impl SlotId {
+    #[inline(always)]
     fn new(class: u32, slot: u32) -> SlotId {
         SlotId(NonZeroU32::new(class << SLOT_BITS | slot).expect("no slot has class 0"))
     }
 
+    #[inline(always)]
     fn class(self) -> u32 {
         self.0.get() >> SLOT_BITS
     }
 
+    #[inline(always)]
     fn slot(self) -> usize {
         (self.0.get() & ((1 << SLOT_BITS) - 1)) as usize
     }
 
-    /// Address of the slot's first byte.
+    /// Address of the first byte of the area that is `content`, in this slot.
     #[inline(always)]
-    pub(super) fn start(self) -> VirtAddr {
+    pub(super) fn address(self, content: Content) -> u64 {
         let class = self.class();
-        let address = BASE + (u64::from(class) << ARENA_SHIFT) + ((self.slot() as u64) << (class + PAGE_SHIFT));
-        VirtAddr::new(address).expect("arenas lie in the kernel's half")
+        let slot = BASE + (u64::from(class) << ARENA_SHIFT) + ((self.slot() as u64) << (class + PAGE_SHIFT));
+        slot + content.offset()
+    }
+
+    /// The same as an address that is known to be one.
+    #[inline(always)]
+    pub(super) fn start(self, content: Content) -> VirtAddr {
+        VirtAddr::new(self.address(content)).expect("arenas lie in the kernel's half")
     }
 
     /// The slot that `addr` lies in, used or not.
@@ -99,6 +108,7 @@ impl Content {
         Content(pages as u32 & Content::PAGES | Content::LIVE | kind)
     }
 
+    #[inline(always)]
     pub(super) fn pages(self) -> u64 {
         u64::from(self.0 & Content::PAGES)
     }
@@ -126,7 +136,7 @@ impl Content {
 
     /// Bytes from the slot's start to the area's.
     #[inline(always)]
-    pub(super) fn offset(self) -> u64 {
+    fn offset(self) -> u64 {
         if self.0 & Content::STACK != 0 { STACK_OFFSET * PAGE_SIZE } else { 0 }
     }
 }
@@ -250,22 +260,23 @@ impl Slots {
     }
 
     /// Takes a slot of `class` (1 to [`MAX_CLASS`]). Its content is nothing.
-    #[inline]
-    pub(super) fn take(&self, class: u32) -> Result<SlotId, AreaError> {
+    #[inline(always)]
+    pub(super) fn take(&self, class: u32) -> Result<(SlotId, &Record), AreaError> {
         let slots = &self.classes[class as usize];
         loop {
             let mut state = slots.state.lock();
             if let Some(id) = state.free {
-                state.free = self.record(id).next();
-                return Ok(id);
+                let record = self.record(id);
+                state.free = record.next();
+                return Ok((id, record));
             }
             let slot = state.fresh;
             if slot == limit(class) {
                 return Err(AreaError::NoSlot { slot_pages: 1 << class });
             }
-            if slots.record(slot as usize).is_some() {
+            if let Some(record) = slots.record(slot as usize) {
                 state.fresh = slot + 1;
-                return Ok(SlotId::new(class, slot));
+                return Ok((SlotId::new(class, slot), record));
             }
             drop(state);
             slots.grow(slot as usize)?;
@@ -273,6 +284,7 @@ impl Slots {
     }
 
     /// Gives one slot back whose content is nothing.
+    #[cold]
     pub(super) fn give(&self, id: SlotId) {
         let mut given = Given::new();
         given.push(id, self.record(id));

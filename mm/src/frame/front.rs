@@ -53,24 +53,22 @@ impl Front {
         true
     }
 
-    /// Fills the empty front with a batch, or with what is left; it pops them in ascending order of address where they
-    /// come from one block.
+    /// Fills the empty front with at least half a batch, or with what is left; it pops them in ascending order of address
+    /// where they come from one block.
+    ///
+    /// Each block may have up to a whole batch: to ask for just what is missing would split blocks for the remainders, and
+    /// then again for the remainders of those.
     pub(super) fn refill(&self, buddy: &mut Buddy) {
         debug_assert_eq!(self.count(), 0);
-        let mut room = BATCH;
-        while room > 0 {
-            let Some((first, taken)) = buddy.alloc_up_to(room as u32) else { break };
-            for (slot, frame) in self.frames[..room].iter().rev().zip(first..first + taken) {
+        let mut count = 0;
+        while count < BATCH / 2 {
+            let Some((first, taken)) = buddy.alloc_up_to(BATCH as u32) else { break };
+            for (slot, frame) in self.frames[count..].iter().zip((first..first + taken).rev()) {
                 slot.store(frame, Ordering::Relaxed);
             }
-            room -= taken as usize;
+            count += taken as usize;
         }
-        // Short of memory, the batch hangs above `room` empty slots.
-        for slot in room..BATCH {
-            let frame = self.frames[slot].load(Ordering::Relaxed);
-            self.frames[slot - room].store(frame, Ordering::Relaxed);
-        }
-        self.set_count(BATCH - room);
+        self.set_count(count);
     }
 
     /// Puts frames from `source` on top until it has no more or the front is full.
@@ -85,10 +83,20 @@ impl Front {
         self.set_count(count);
     }
 
-    /// Whether there is room for no more.
+    /// Takes up to `most` frames, the one that was freed last first, and shows them to `each`. Returns how many.
     #[inline(always)]
-    pub(super) fn is_full(&self) -> bool {
-        self.count() == CAPACITY
+    pub(super) fn take(&self, most: usize, mut each: impl FnMut(u32)) -> usize {
+        let count = self.count();
+        let left = count.saturating_sub(most);
+        let taken = &self.frames[left..count];
+        taken.iter().rev().for_each(|slot| each(slot.load(Ordering::Relaxed)));
+        self.set_count(left);
+        taken.len()
+    }
+
+    /// Whether there is nothing to take.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count() == 0
     }
 
     /// Gives the last `amount` frames back, or all there are.

@@ -141,41 +141,69 @@ impl Frames {
     }
 
     /// Takes `count` single frames as [`Frames::alloc`] does, as a chain linked by [`FrameMeta::set_link`] (`None` for no
-    /// frames): all of them, or none. Interrupts are masked for a batch at a time.
+    /// frames): all of them, or none. Interrupts are masked for a batch or a block at a time.
     ///
     /// # Errors
     /// As [`Frames::alloc`].
+    #[inline]
     pub fn alloc_chain(&self, count: u64) -> Result<Option<Frame>, OutOfMemory> {
+        if count == 1 {
+            let frame = self.alloc()?;
+            frame.meta().set_link(None);
+            return Ok(Some(frame));
+        }
+        self.alloc_many(count)
+    }
+
+    #[inline(never)]
+    fn alloc_many(&self, count: u64) -> Result<Option<Frame>, OutOfMemory> {
         let mut chain = None;
         let mut left = count;
         while left > 0 {
-            let batch = left.min(front::BATCH as u64);
-            if let Err(error) = self.alloc_singles(batch, &mut chain) {
-                self.drop_chain(chain);
-                return Err(error);
+            let got = if left < front::BATCH as u64 {
+                self.alloc_singles(left, &mut chain).map(|()| left)
+            } else {
+                self.alloc_run(left, &mut chain)
+            };
+            match got {
+                Ok(got) => left -= got,
+                Err(error) => {
+                    self.drop_chain(chain);
+                    return Err(error);
+                }
             }
-            left -= batch;
         }
         Ok(chain)
     }
 
-    /// Puts `count` new frames before the chain, or as many as there are.
+    /// Puts the frames of one free block before the chain, at most `most` of them; returns how many. Many frames at once do
+    /// not go through the front: that would only copy their numbers to and fro.
+    fn alloc_run(&self, most: u64, chain: &mut Option<Frame>) -> Result<u64, OutOfMemory> {
+        self.check_injected(0)?;
+        let limit = most.min(1 << MAX_ORDER) as u32;
+        let Some((first, count)) = self.with_buddy(|buddy| buddy.alloc_up_to(limit)) else {
+            return self.alloc_singles(1, chain).map(|()| 1);
+        };
+        (first..first + count).for_each(|number| begin_single(number, chain));
+        Ok(count.into())
+    }
+
+    /// Puts `count` frames before the chain, by way of this CPU's front, or as many as there are.
     #[inline(always)]
     fn alloc_singles(&self, count: u64, chain: &mut Option<Frame>) -> Result<(), OutOfMemory> {
-        masked(|cpu| {
-            let front = &self.fronts[cpu];
-            for _ in 0..count {
-                self.check_injected(0)?;
-                let popped = match front.pop() {
-                    None => self.refill_and_pop(front),
-                    popped => popped,
-                };
-                let frame = Frame::from_number(popped.ok_or(OutOfMemory { order: 0 })?.into());
-                frame.meta().begin(state(Kind::Data, 0));
-                frame.meta().set_link(*chain);
-                *chain = Some(frame);
+        self.check_injected(0)?;
+        self.on_front(|front| {
+            let mut left = count as usize;
+            loop {
+                left -= front.take(left, |number| begin_single(number, chain));
+                if left == 0 {
+                    return Ok(());
+                }
+                front.refill(&mut self.buddy.lock());
+                if front.is_empty() {
+                    return Err(OutOfMemory { order: 0 });
+                }
             }
-            Ok(())
         })
     }
 
@@ -291,26 +319,23 @@ impl Frames {
     }
 
     /// Gives back a chain of single frames and folio heads, linked by [`FrameMeta::set_link`], as [`Frames::free`] and
-    /// [`Frames::free_folio`] do one by one. Interrupts are masked for a front's worth at a time.
+    /// [`Frames::free_folio`] do one by one. Interrupts are masked for a front's worth of frames or a block at a time.
     pub fn free_chain(&self, first: Option<Frame>) {
-        let mut at = first;
+        let mut at = self.free_singles(first);
         while let Some(frame) = at {
             if frame.meta().order() > 0 {
                 at = frame.meta().link();
                 self.free_folio(frame);
             } else {
-                at = self.free_singles(frame);
+                at = self.free_run(frame);
             }
         }
     }
 
-    /// Frees single frames from the chain's beginning until the front is full; returns the rest of the chain.
-    fn free_singles(&self, first: Frame) -> Option<Frame> {
+    /// Frees single frames from the chain's beginning as far as this CPU's front has room; returns the rest of the chain.
+    fn free_singles(&self, first: Option<Frame>) -> Option<Frame> {
         self.on_front(|front| {
-            if front.is_full() {
-                front.drain(&mut self.buddy.lock(), front::BATCH);
-            }
-            let mut at = Some(first);
+            let mut at = first;
             front.fill(|| {
                 let frame = at.filter(|frame| frame.meta().order() == 0)?;
                 at = frame.meta().link();
@@ -319,6 +344,29 @@ impl Frames {
             });
             at
         })
+    }
+
+    /// Frees single frames from the chain's beginning, as long as each is the next neighbour, up or down, of the one before;
+    /// returns the rest of the chain. What was allocated in one go so goes back as whole blocks.
+    fn free_run(&self, first: Frame) -> Option<Frame> {
+        end(first);
+        let mut at = first.meta().link();
+        let step = at.map_or(0, |next| next.number().wrapping_sub(first.number()));
+        let mut last = first.number();
+        let mut left = if step == 1 || step == u64::MAX { (1 << MAX_ORDER) - 1 } else { 0 };
+        while let Some(frame) = at {
+            if left == 0 || frame.number() != last.wrapping_add(step) || frame.meta().order() > 0 {
+                break;
+            }
+            end(frame);
+            at = frame.meta().link();
+            last = frame.number();
+            left -= 1;
+        }
+        let start = first.number().min(last) as u32;
+        let count = first.number().abs_diff(last) as u32 + 1;
+        self.with_buddy(|buddy| buddy.free_run(start, count));
+        at
     }
 
     /// Gives this CPU's front back to the buddy, so that its frames can be part of blocks again.
@@ -374,6 +422,15 @@ impl Frames {
     pub fn fail_never(&self) -> bool {
         self.inject.disarm()
     }
+}
+
+/// Makes frame `number` an allocated single one, before the others of the chain.
+#[inline(always)]
+fn begin_single(number: u32, chain: &mut Option<Frame>) {
+    let frame = Frame::from_number(number.into());
+    frame.meta().begin(state(Kind::Data, 0));
+    frame.meta().set_link(*chain);
+    *chain = Some(frame);
 }
 
 /// A single frame stops being its owner's: `Held` from here on.
