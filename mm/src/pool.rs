@@ -170,12 +170,16 @@ impl TablePool {
         kernel: &KernelRoot,
     ) -> Result<(), OutOfMemory> {
         let block = frames.alloc_pool_block()?;
-        for frame in block_frames(block) {
-            // SAFETY: the block has just been allocated, so nothing else refers to its frames, which the linear map
-            // still holds writable; frames are 4 KiB-aligned.
-            unsafe { ArchOf::<P>::zero_page(linear::ptr(frame.start())) };
-        }
         set_key::<P, C>(token, kernel, block, Attr::TableFrames(C::KEY));
+        // Zeroed only now that the block is out of reach: what a stale pointer writes before that must not come to stand in
+        // a table.
+        token.write(|| {
+            for frame in block_frames(block) {
+                // SAFETY: the block has just been allocated, so nothing else refers to its frames, which are 4 KiB-aligned; the
+                // linear map holds them under the key that `token` opens.
+                unsafe { ArchOf::<P>::zero_page(linear::ptr(frame.start())) };
+            }
+        });
         self.state.lock().add(C::KEY, self.zone_start, block, 0);
         Ok(())
     }
@@ -337,6 +341,9 @@ mod tests {
         let count = |wanted: fn(&Op) -> bool| ops.iter().filter(|op| wanted(op)).count();
         assert_eq!(count(|op| matches!(op, Op::Store { .. })), 1);
         assert_eq!(count(|op| matches!(op, Op::TlbiPageGlobal(_))), 1);
+        let at = |wanted: fn(&Op) -> bool| ops.iter().position(wanted).unwrap();
+        assert_eq!(count(|op| matches!(op, Op::Zero(_))) as u64, BLOCK_FRAMES);
+        assert!(at(|op| matches!(op, Op::DsbIsh)) < at(|op| matches!(op, Op::Zero(_))), "zeroed while others could write");
         assert_eq!(machine.linear_key(table.frame()), Some(Pkey::UserTables));
         assert_eq!(machine.memory.pool.usage(Pkey::UserTables).tables, 1);
     }

@@ -34,6 +34,8 @@ pub enum Op {
         /// The descriptor stored.
         value: u64,
     },
+    /// The page at this host address was zeroed.
+    Zero(u64),
 }
 
 std::thread_local! {
@@ -107,6 +109,7 @@ impl Arch for Recorder {
     }
     fn irq_restore(_daif: u64) {}
     unsafe fn zero_page(page: *mut u8) {
+        Self::push(Op::Zero(page.addr() as u64));
         // SAFETY: the caller owns the 4 KiB at `page`.
         unsafe { page.write_bytes(0, 4096) }
     }
