@@ -468,6 +468,17 @@ fn leaves_of_freed_frames_are_found() {
 }
 
 #[test]
+fn other_kernel_leaves_may_name_what_is_no_data_but_nothing_free() {
+    let setup = Setup::new();
+    let frame = setup.machine.memory.frames.alloc().unwrap();
+    frame.meta().set_kind(Kind::Image);
+    let leaf = setup.map_kernel(0xffff_e000_0000_0000, Level::L3, frame, Attr::KernelData);
+    assert_eq!(setup.found(), []);
+    frame.meta().set_kind(Kind::Held);
+    assert_eq!(setup.found(), [Violation::Unowned { leaf, frame, kind: Kind::Held }]);
+}
+
+#[test]
 fn a_leaf_that_is_writable_and_executable_is_found() {
     let setup = Setup::new();
     let text = setup.mapping(0, Level::L3, TEXT);
