@@ -343,7 +343,10 @@ mod tests {
         assert_eq!(count(|op| matches!(op, Op::TlbiPageGlobal(_))), 1);
         let at = |wanted: fn(&Op) -> bool| ops.iter().position(wanted).unwrap();
         assert_eq!(count(|op| matches!(op, Op::Zero(_))) as u64, BLOCK_FRAMES);
-        assert!(at(|op| matches!(op, Op::DsbIsh)) < at(|op| matches!(op, Op::Zero(_))), "zeroed while others could write");
+        assert!(
+            at(|op| matches!(op, Op::DsbIsh)) < at(|op| matches!(op, Op::Zero(_))),
+            "zeroed while others could write"
+        );
         assert_eq!(machine.linear_key(table.frame()), Some(Pkey::UserTables));
         assert_eq!(machine.memory.pool.usage(Pkey::UserTables).tables, 1);
     }

@@ -23,6 +23,13 @@
 //! section.end(|| Recorder::isb());
 //! token.write(|| ()); // error: the section is over
 //! ```
+//! Nor does either leave its CPU, whose register it opened:
+//! ```compile_fail,E0277
+//! use pkeys::{Batched, MockGate, Section, UserTables};
+//! use platform::arch::Recorder;
+//! fn elsewhere<T: Send>(_: T) {}
+//! elsewhere(Section::<Batched<MockGate<Recorder>>, UserTables>::open());
+//! ```
 
 use crate::context::Context;
 use crate::gate::{Gate, NoGate};
@@ -70,7 +77,8 @@ impl<G: Gate> Policy for Batched<G> {
 /// that goes well ends it with [`Section::end`].
 #[must_use]
 pub struct Section<P: Policy, C: Context> {
-    policy: PhantomData<(P, C)>,
+    /// A raw pointer, so that the section stays on its CPU.
+    policy: PhantomData<(P, C, *const ())>,
 }
 
 impl<P: Policy, C: Context> Section<P, C> {
