@@ -4,10 +4,12 @@ use crate::bootargs::Gate;
 use crate::exception::{self, PorMode};
 use core::arch::asm;
 use core::fmt;
-use pkeys::Por;
 use pkeys::pi::PIR_EL1;
 use platform::arch::{Arch, Arm};
 use platform::features::Features;
+
+/// TCR2_EL1 of a CPU that has indirect permissions (PIE) in force and overlays (POE) not.
+const TCR2_PIE: u64 = 1 << 1;
 
 /// How the tables are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +78,12 @@ impl Protection {
     }
 }
 
-/// Opens every key for good.
+/// Opens every key for good. Where POR_EL1 is a register it stops having an effect, so that whoever writes it changes nothing;
+/// elsewhere its writes trap, and are remembered only.
 fn open_all(features: &Features) {
     if features.s1poe {
-        // SAFETY: protection is off for the whole run, as the boot arguments ask; the value leaves key 0 accessible.
-        unsafe { Arm::write_por(Por::ALL_OPEN.bits()) };
+        // SAFETY: protection is off for the whole run, as the boot arguments ask; key 0, which all else has, loses nothing.
+        unsafe { asm!("msr s3_0_c2_c0_3, {}", in(reg) TCR2_PIE, options(nostack, preserves_flags)) };
     } else {
         // SAFETY: the value differs from the one in force only in what gated indices allow.
         unsafe { asm!("msr s3_0_c10_c2_3, {}", in(reg) PIR_EL1, options(nostack, preserves_flags)) };

@@ -55,8 +55,9 @@ main_tests() {
     boot_test "boot the ELF at EL2" "$kernel" 0 "--bench none --boot elf --el2"
     boot_test "against the clock" "$kernel" 0 "--bench none --time host"
     boot_test "mock gate" "$kernel" 0 "--bench none --gate mock"
+    boot_test "no gate" "$kernel" 0 "--bench fork --size 2M --gate none"
     boot_test "four CPUs present" "$kernel" 0 "--bench none --smp 4"
-    boot_test "memory 64 MiB: refusal" "$kernel" 4 "--bench none --memory 64M" '[Mm]emory'
+    boot_test "memory 40 MiB: refusal" "$kernel" 4 "--bench none --memory 40M" '[Mm]emory'
     boot_test "memory 128 MiB" "$kernel" 0 "--bench none --memory 128M"
     boot_test "memory 8 GiB" "$kernel" 0 "--bench none --memory 8G"
     if [[ $(cat /proc/sys/vm/overcommit_memory 2>/dev/null) == 2 ]]; then
