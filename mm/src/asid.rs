@@ -87,9 +87,17 @@ impl Asids {
         self.state.lock().runs(A::cpu(), Tagged::NONE);
     }
 
-    /// Whether TLBs may hold entries under `tagged`: those of older generations have all been emptied.
+    /// Whether TLBs may hold entries under `tagged`. Those of older generations have all been emptied; but a number that a
+    /// CPU was running on then, and runs on still, fills that CPU's TLB again.
     pub fn is_current(&self, tagged: Tagged) -> bool {
-        tagged.generation() == self.state.lock().generation
+        let state = self.state.lock();
+        tagged.generation() == state.generation || tagged != Tagged::NONE && state.reserved.contains(&tagged)
+    }
+
+    /// Whether this CPU runs on `tagged`.
+    pub fn is_active<A: Arch>(&self, tagged: Tagged) -> bool {
+        let state = self.state.lock();
+        tagged != Tagged::NONE && [state.active[A::cpu()], state.reserved[A::cpu()]].contains(&tagged)
     }
 
     /// Gives a number back whose entries have left every TLB.
@@ -199,6 +207,7 @@ mod tests {
         state.roll_over::<Recorder>();
         state.roll_over::<Recorder>();
         drop(state);
+        assert!(asids.is_current(running), "CPU 1 fills its TLB under it");
         let renewed = asids.activate::<Recorder>(running);
         assert_eq!(renewed.asid(), running.asid());
         assert!(asids.is_current(renewed));

@@ -128,7 +128,6 @@ pub struct AddressSpace<P: Policy> {
     root: Table<UserTables>,
     regions: Regions,
     tagged: Tagged,
-    active: bool,
     policy: PhantomData<P>,
 }
 
@@ -147,7 +146,7 @@ impl<P: Policy> AddressSpace<P> {
     fn new_in(token: Token<'_, P, UserTables>, memory: &'static Memory) -> Result<Self, OutOfMemory> {
         let root = memory.take_table(token, Level::L0)?;
         let regions = Regions::default();
-        Ok(AddressSpace { memory, root, regions, tagged: Tagged::NONE, active: false, policy: PhantomData })
+        Ok(AddressSpace { memory, root, regions, tagged: Tagged::NONE, policy: PhantomData })
     }
 
     /// The root table, for walks.
@@ -175,15 +174,15 @@ impl<P: Policy> AddressSpace<P> {
     /// Makes the space the one that TTBR0 translates on this CPU.
     pub fn activate(&mut self) {
         self.tagged = self.memory.asids.activate::<ArchOf<P>>(self.tagged);
-        self.active = true;
         write_ttbr0::<ArchOf<P>>(self.root.frame().start(), self.tagged.asid());
     }
 
-    /// Takes the space off this CPU: TTBR0 translates nothing.
+    /// Takes the space off this CPU, if it is on it: TTBR0 translates nothing.
     pub fn deactivate(&mut self) {
-        write_ttbr0::<ArchOf<P>>(self.memory.empty_root.start(), Asid(0));
-        self.memory.asids.deactivate::<ArchOf<P>>();
-        self.active = false;
+        if self.memory.asids.is_active::<ArchOf<P>>(self.tagged) {
+            write_ttbr0::<ArchOf<P>>(self.memory.empty_root.start(), Asid(0));
+            self.memory.asids.deactivate::<ArchOf<P>>();
+        }
     }
 
     /// What TLBs may hold of `range`.
@@ -231,9 +230,7 @@ impl<P: Policy> AddressSpace<P> {
 
 impl<P: Policy> Drop for AddressSpace<P> {
     fn drop(&mut self) {
-        if self.active {
-            self.deactivate();
-        }
+        self.deactivate();
         self.end();
         self.memory.asids.release(self.tagged);
     }

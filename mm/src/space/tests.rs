@@ -141,6 +141,21 @@ fn unmap_stores_then_invalidates_then_empties_then_closes() {
 }
 
 #[test]
+fn dropping_a_space_leaves_another_one_active() {
+    let machine = Machine::new(4);
+    let mut first = AddressSpace::<Gated>::new(machine.memory).unwrap();
+    let mut second = AddressSpace::<Gated>::new(machine.memory).unwrap();
+    first.activate();
+    second.activate();
+    Recorder::take();
+    drop(first);
+    assert!(!Recorder::take().iter().any(|op| matches!(op, Op::Ttbr0(_))), "the second space runs on");
+    drop(second);
+    let empty = machine.memory.empty_root.start().get();
+    assert!(Recorder::take().contains(&Op::Ttbr0(empty)), "TTBR0 must not lead to a root that is gone");
+}
+
+#[test]
 fn a_copy_breaks_before_it_makes() {
     let machine = Machine::new(4);
     let mut space = AddressSpace::<Gated>::new(machine.memory).unwrap();
