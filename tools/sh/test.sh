@@ -21,7 +21,7 @@ skip() {
 }
 
 # The end of a file, set off from the list of tests.
-show_end() { tail -n "${2:-40}" "$1" | tr -d '\r' | sed 's/^/      | /'; }
+show_end() { tail -n "${2:-40}" "$1" | sed 's/^/      | /'; }
 
 # step NAME LIMIT COMMAND...: one test that passes when the command exits 0 within LIMIT seconds; its output shows only where it
 # fails, and then step fails too.
@@ -68,6 +68,7 @@ boot_test() {
         parse_options "${words[@]}"
         boot "$elf"
     ) >"$SCRATCH/boot" 2>&1 || code=$?
+    sed -i 's/\r$//' "$SCRATCH/boot"
     if ((code != wanted)); then
         reason="exit code $code instead of $wanted"
     elif [[ -n $pattern ]] && ! grep -qE -- "$pattern" "$SCRATCH/boot"; then

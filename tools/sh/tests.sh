@@ -70,7 +70,7 @@ main_tests() {
     boot_test "CPU without S1PIE: refusal" "$kernel" 3 "--bench none --cpu cortex-a72" 'S1PIE|S1POE'
     boot_test "CPU without S1PIE, unprotected" "$kernel" 0 "--bench none --cpu cortex-a72 --gate none"
     boot_test "unknown boot argument" "$kernel" 2 "--append colour=blue" 'colour'
-    boot_test "bad benchmark name" "$kernel" 2 "--bench teleport" 'teleport'
+    boot_test "bad benchmark name" "$kernel" 2 "--bench teleport" 'unknown benchmark'
     boot_test "bad size in boot argument" "$kernel" 2 "--append size=lots" 'lots'
 }
 
