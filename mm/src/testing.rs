@@ -5,7 +5,7 @@ use crate::asid::Asids;
 use crate::desc::{Attr, Decoded, Descriptor, ENTRIES, Format, Level};
 use crate::frame::Frames;
 use crate::kernel::{Builder, KernelRoot, Mapping};
-use crate::linear::host::Arena;
+use crate::linear::host::{Arena, Shared};
 use crate::memory::Memory;
 use crate::pool::{BLOCK_FRAMES, TablePool};
 use crate::table::Table;
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 /// Simulated memory with everything on it. The arena goes when this is dropped, so spaces and areas go first.
 pub struct Machine {
     pub memory: &'static Memory,
-    _arena: Arena,
+    arena: Arena,
 }
 
 impl Machine {
@@ -45,7 +45,13 @@ impl Machine {
         pool.donate(tables.start(), used);
         let memory = Memory { frames, pool, asids: Asids::new(8).unwrap(), kernel, empty_root };
         Recorder::take();
-        Machine { memory: Box::leak(Box::new(memory)), _arena: arena }
+        Machine { memory: Box::leak(Box::new(memory)), arena }
+    }
+
+    /// Makes the calling thread one of this machine's CPUs, until the guard is dropped.
+    pub fn join(&self, cpu: usize) -> Shared<'_> {
+        Recorder::preset_por(Por::CLOSED.bits());
+        self.arena.share(cpu)
     }
 
     /// Free frames, those in per-CPU fronts included.

@@ -10,6 +10,8 @@ use platform::arch::{Op, Recorder};
 use std::vec;
 use std::vec::Vec;
 
+mod model;
+
 type O = Off<Recorder>;
 type B = Batched<PorGate<Recorder>>;
 type W = PerWrite<PorGate<Recorder>>;
@@ -39,10 +41,9 @@ fn leaf(machine: &Machine, va: VirtAddr) -> (Level, Descriptor) {
 }
 
 fn frame_of(machine: &Machine, va: VirtAddr) -> Frame {
-    match leaf(machine, va) {
-        (level, descriptor) if matches!(descriptor.decode(level), Decoded::Leaf(_)) => descriptor.frame(),
-        other => panic!("{va} is not mapped: {other:?}"),
-    }
+    let (level, descriptor) = leaf(machine, va);
+    assert!(matches!(descriptor.decode(level), Decoded::Leaf(_)), "{va} is not mapped: {descriptor:?}");
+    descriptor.frame().checked_add((va.get() & (level.span() - 1)) / PAGE_SIZE).unwrap()
 }
 
 fn page(va: VirtAddr, n: u64) -> VirtAddr {
@@ -406,25 +407,37 @@ fn bad_addresses_are_errors() {
     assert_eq!(areas.vfree::<B>(addr), Err(AreaError::NoArea { addr }));
 }
 
+/// Makes an area in some way, of frames that it is given for vm_map_ram.
+type Make = fn(&Areas, &[Frame]) -> Result<VirtAddr, AreaError>;
+
 #[test]
 fn a_failure_at_any_point_loses_nothing() {
-    let cases: [(u64, VmFlags); 4] = [(1, plain()), (40, plain()), (600, plain()), (1100, HUGE)];
-    for (pages, flags) in cases {
+    let ways: [Make; 6] = [
+        |areas, _| areas.vmalloc::<B>(1, plain()),
+        |areas, _| areas.vmalloc::<B>(40, plain()),
+        |areas, _| areas.vmalloc::<B>(600, plain()),
+        |areas, _| areas.vmalloc::<B>(1100, HUGE),
+        |areas, _| areas.alloc_stack::<B>().map(|stack| stack.start().start()),
+        |areas, frames| areas.vm_map_ram::<B>(frames),
+    ];
+    for make in ways {
         for n in 0.. {
-            let (machine, areas) = setup(6);
+            let (machine, areas) = setup(8);
+            let frames: Vec<Frame> = (0..600).map(|_| machine.memory.frames.alloc().unwrap()).collect();
+            use_up_the_tables(&machine);
             let before = unheld(&machine);
             machine.memory.frames.fail_after(n);
-            let first = areas.vmalloc::<B>(pages, flags);
+            let first = make(&areas, &frames);
             let fired = machine.memory.frames.fail_never();
-            let failed = first.is_err();
-            assert!(fired || !failed, "{first:?}");
-            if failed {
+            assert!(fired || first.is_ok(), "{first:?}");
+            if first.is_err() {
                 assert_eq!(unheld(&machine), before);
+                assert!(frames.iter().all(|frame| frame.meta().refs() == 1));
             }
-            let addr = first.or_else(|_| areas.vmalloc::<B>(pages, flags)).unwrap();
-            let class = pages.ilog2() + 1;
-            assert_eq!(addr.get(), slots::BASE + (u64::from(class) << 40), "the slot came back");
-            areas.vfree::<B>(addr).unwrap();
+            let addr = first.or_else(|_| make(&areas, &frames)).unwrap();
+            assert!(addr.is_aligned(1 << 40) || addr.get() & 0xffff_ffff == 0x1_0000, "the first slot came back");
+            let pages = areas.area_of(addr).unwrap().pages.count();
+            areas.vfree::<B>(addr).or_else(|_| areas.vm_unmap_ram::<B>(addr, pages)).unwrap();
             areas.purge::<B>();
             assert_eq!(unheld(&machine), before);
             if !fired {
@@ -434,25 +447,73 @@ fn a_failure_at_any_point_loses_nothing() {
     }
 }
 
+/// Takes the kernel's tables until another one makes the pool grow.
+fn use_up_the_tables(machine: &Machine) {
+    let section = pkeys::Section::<B, KernelTables>::open();
+    let blocks = machine.memory.pool.usage(Pkey::KernelTables).blocks;
+    while machine.memory.pool.usage(Pkey::KernelTables).tables < u64::from(blocks) * BLOCK_FRAMES {
+        machine.memory.take_table(section.token(), Level::L3).unwrap();
+    }
+}
+
 #[test]
 fn running_out_of_tables_loses_nothing() {
     let (machine, areas) = setup(4);
-    // Uses the pool's block up, and leaves no other block whole.
-    let pages = machine.free() - 3 * 64;
+    // Leaves no block whole for the pool to grow by.
+    let pages = machine.free() - 200;
     let kept = areas.vmalloc::<B>(pages, plain()).unwrap();
-    let mut tables = Vec::new();
-    while let Some(table) = {
-        let section = pkeys::Section::<B, KernelTables>::open();
-        machine.memory.take_table(section.token(), Level::L3).ok()
-    } {
-        tables.push(table);
-    }
-    let (free, refs) = (machine.free(), machine.memory.frames.alloc().unwrap());
-    assert!(matches!(areas.vmalloc::<B>(2, plain()), Err(AreaError::NoMemory(OutOfMemory { order: 9 }))));
-    assert!(matches!(areas.vm_map_ram::<B>(&[refs]), Err(AreaError::NoMemory(_))));
-    assert_eq!((refs.meta().refs(), machine.free()), (1, free - 1));
+    use_up_the_tables(&machine);
+    let frame = machine.memory.frames.alloc().unwrap();
+    let free = machine.free();
+    let error = AreaError::NoMemory(OutOfMemory { order: 9 });
+    assert_eq!(areas.vmalloc::<B>(2, plain()), Err(error));
+    assert_eq!(areas.vm_map_ram::<B>(&[frame]), Err(error));
+    assert_eq!((frame.meta().refs(), machine.free()), (1, free));
     areas.vfree::<B>(kept).unwrap();
+    assert!(areas.vmalloc::<B>(2, plain()).is_ok(), "the purge lets the pool grow");
+    assert_eq!(machine.free(), free + pages - BLOCK_FRAMES - 2);
+}
+
+#[test]
+fn several_cpus_at_once() {
+    const ROUNDS: u64 = 1500;
+    let (machine, areas) = setup(12);
+    let before = unheld(&machine);
+    std::thread::scope(|scope| {
+        for cpu in 1..4 {
+            let (machine, areas) = (&machine, &areas);
+            scope.spawn(move || {
+                let _cpu = machine.join(cpu as usize);
+                let mut kept = Vec::new();
+                for round in 0..ROUNDS {
+                    let pages = 1 + (round * 7 + cpu * 13) % 40;
+                    let flags = VmFlags { huge: round % 3 == 0, align: PAGE_SIZE };
+                    let addr = areas.vmalloc::<B>(pages, flags).unwrap();
+                    let frames: Vec<Frame> = (0..pages).map(|n| frame_of(machine, page(addr, n))).collect();
+                    let again = areas.vm_map_ram::<B>(&frames).unwrap();
+                    kept.push((addr, again, frames));
+                    if round % 5 != 0 {
+                        let (addr, again, frames) = kept.swap_remove(round as usize % kept.len());
+                        for (n, frame) in frames.iter().enumerate() {
+                            assert_eq!(frame_of(machine, page(addr, n as u64)), *frame);
+                        }
+                        areas.vfree::<B>(addr).unwrap();
+                        areas.vm_unmap_ram::<B>(again, frames.len() as u64).unwrap();
+                    }
+                    if kept.len() > 8 {
+                        let (addr, again, frames) = kept.remove(0);
+                        areas.vm_unmap_ram::<B>(again, frames.len() as u64).unwrap();
+                        areas.vfree::<B>(addr).unwrap();
+                    }
+                    Recorder::take();
+                }
+                for (addr, again, frames) in kept {
+                    areas.vfree::<B>(addr).unwrap();
+                    areas.vm_unmap_ram::<B>(again, frames.len() as u64).unwrap();
+                }
+            });
+        }
+    });
     areas.purge::<B>();
-    assert_eq!(machine.free(), free - 1 + pages);
-    assert!(areas.vmalloc::<B>(2, plain()).is_ok(), "the pool can grow again");
+    assert_eq!((areas.freed_pages(), unheld(&machine)), (0, before));
 }
