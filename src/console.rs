@@ -5,6 +5,7 @@ use core::ptr::NonNull;
 use log::{LevelFilter, Log, Metadata, Record};
 use platform::arch::{Arch, Arm};
 use platform::pl011::Console;
+use platform::semihosting;
 use spin::Mutex;
 
 static CONSOLE: Mutex<Option<Console>> = Mutex::new(None);
@@ -19,14 +20,25 @@ pub unsafe fn attach(base: NonNull<u8>) {
     with(|slot| *slot = Some(console));
 }
 
-/// Prints to the console; before there is one, nowhere. The `print!` and `println!` macros of this crate come here.
+/// Prints to the console; before there is one, by semihosting, so that a panic so early has its message. The `print!` and `println!` macros of this crate come here.
 pub fn print(arguments: fmt::Arguments<'_>) {
     with(|slot| {
-        if let Some(console) = slot {
-            // The console itself never fails; a value's own `Display` may, and then the rest is left out.
-            let _ = console.write_fmt(arguments);
-        }
+        // Neither fails itself; a value's own `Display` may, and then the rest is left out.
+        let _ = match slot {
+            Some(console) => console.write_fmt(arguments),
+            None => Early.write_fmt(arguments),
+        };
     });
+}
+
+/// The console before there is a UART.
+struct Early;
+
+impl Write for Early {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.bytes().for_each(semihosting::put);
+        Ok(())
+    }
 }
 
 /// The console as a place to write to, for code that takes one.

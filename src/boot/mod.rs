@@ -115,8 +115,7 @@ fn give_up(reason: fmt::Arguments<'_>, code: u32) -> ! {
     crate::exit(code)
 }
 
-/// Reads the device tree through its window. Without a device tree there is no console to complain on: the panic that
-/// follows is silent, and ends the machine with the code of a panic.
+/// Reads the device tree through its window. There is no UART to complain on where that fails.
 fn read_machine(fdt: u64) -> Machine<'static> {
     assert!(fdt != 0, "the boot loader passed no device tree");
     let within = fdt % BLOCK;
