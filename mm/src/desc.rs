@@ -117,6 +117,9 @@ const READ_ONLY: u64 = 1 << 7; // AP[2]; nDirty under indirect permissions
 const INNER_SHAREABLE: u64 = 0b11 << 8;
 const ACCESSED: u64 = 1 << 10;
 const NOT_GLOBAL: u64 = 1 << 11;
+/// Set in the PIIndex of writable user pages, clear in that of read-only ones, and these differ in nothing else; DBM under direct
+/// permissions, where it means nothing without hardware dirty management.
+const USER_WRITE_INDEX: u64 = 1 << 51;
 const CONTIGUOUS: u64 = 1 << 52;
 const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
 const POINDEX_SHIFT: u32 = 60;
@@ -129,6 +132,15 @@ const fn place_index(index: PiIndex) -> u64 {
 
 const fn read_index(bits: u64) -> u64 {
     (bits >> 54 & 1) << 3 | (bits >> 53 & 1) << 2 | (bits >> 51 & 1) << 1 | bits >> 6 & 1
+}
+
+const _: () = assert!(place_index(PiIndex::UserData) == place_index(PiIndex::UserRodata) | USER_WRITE_INDEX);
+
+/// A user leaf's bits with its writes trapped (copy-on-write): AP\[2\] for direct permissions, the read-only PIIndex for indirect
+/// ones. By the Arm ARM nDirty, in AP\[2\]'s place, would do there by itself. But QEMU (10.2 and 11.1) asks for it only when a store
+/// walks the tables: a load before leaves a TLB entry that lets the store through.
+const fn write_protected(bits: u64) -> u64 {
+    bits & !USER_WRITE_INDEX | READ_ONLY
 }
 
 impl Attr {
@@ -159,9 +171,9 @@ impl Attr {
 pub struct LeafBits(u64);
 
 impl LeafBits {
-    /// The same, with the writes of writable ones trapped (AP\[2\], or nDirty): copy-on-write.
+    /// The same user page with its writes trapped, as a read-only one: copy-on-write.
     pub const fn write_protected(self) -> LeafBits {
-        LeafBits(self.0 | READ_ONLY)
+        LeafBits(write_protected(self.0))
     }
 
     /// The same, marked as part of a contiguous run.
@@ -260,16 +272,16 @@ impl Descriptor {
         Descriptor(self.0 & !VALID)
     }
 
-    /// The same leaf with writes trapped.
+    /// The same user page with its writes trapped: all that a read-only one has.
     #[inline(always)]
     pub const fn write_protected(self) -> Descriptor {
-        Descriptor(self.0 | READ_ONLY)
+        Descriptor(write_protected(self.0))
     }
 
-    /// The same leaf with writes let through, as far as its permission index has them.
+    /// The same page of user data with writes let through.
     #[inline(always)]
     pub const fn write_enabled(self) -> Descriptor {
-        Descriptor(self.0 & !READ_ONLY)
+        Descriptor(self.0 & !READ_ONLY | USER_WRITE_INDEX)
     }
 
     /// Whether two leaves differ in nothing but the frame.
@@ -416,6 +428,18 @@ mod tests {
                 let protected = Descriptor::page(frame(), attr.leaf_bits(format).write_protected()).access(format);
                 assert!(!protected.el1_write && !protected.el0_write, "{attr:?} {format:?}");
             }
+        }
+    }
+
+    #[test]
+    fn write_protected_user_data_is_read_only_data() {
+        for format in [Format::Direct, Format::Indirect] {
+            let [data, rodata, text] = [Attr::UserData, Attr::UserRodata, Attr::UserText]
+                .map(|attr| Descriptor::page(frame(), attr.leaf_bits(format)));
+            // By its index and not by nDirty alone, which QEMU does not look at in a TLB entry.
+            assert_eq!(data.write_protected(), rodata);
+            assert_eq!(rodata.write_enabled(), data);
+            assert_eq!((rodata.write_protected(), text.write_protected()), (rodata, text));
         }
     }
 

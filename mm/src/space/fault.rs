@@ -1,9 +1,10 @@
 //! One page: the first touch, and the first write to a page that may be shared.
 
+use super::populate::table_end;
 use super::region::Region;
 use super::{AddressSpace, Protection, SpaceError, index};
 use crate::addr::{Frame, PAGE_SHIFT, Page, PageRange, VirtAddr};
-use crate::desc::{Descriptor, Level};
+use crate::desc::{Descriptor, ENTRIES, Level};
 use crate::frame::OutOfMemory;
 use crate::linear;
 use crate::table::{Entry, Table};
@@ -79,7 +80,7 @@ impl<P: Policy> AddressSpace<P> {
             return Ok(Resolved::Spurious);
         }
         if is_exclusive(table, descriptor) {
-            write_enable(token, table, entry, descriptor);
+            write_enable(token, table, region, page, descriptor);
             return Ok(Resolved::Reused);
         }
         self.copy(token, entry, descriptor, page)?;
@@ -120,19 +121,24 @@ fn is_exclusive(table: Table<UserTables>, descriptor: Descriptor) -> bool {
     ours == refs as usize
 }
 
-/// Lets writes to `entry` through and, where it is part of a folio, to the folio's other pages that are mapped alike, so that
-/// a folio is looked at once and not once a page.
+/// Lets writes to `page`, which is `descriptor`, through and, where it is part of a folio, to the folio's other pages that the region
+/// maps alike, so that a folio is looked at once and not once a page.
 fn write_enable<P: Policy>(
     token: Token<'_, P, UserTables>,
     table: Table<UserTables>,
-    entry: &Entry<UserTables>,
+    region: &Region,
+    page: u64,
     descriptor: Descriptor,
 ) {
     let folio = descriptor.frame().head();
+    let entries = table.entries();
     if folio.meta().order() == 0 {
-        return entry.set(token, descriptor.write_enabled());
+        return entries[index(Level::L3, page)].set(token, descriptor.write_enabled());
     }
-    for entry in table.entries() {
+    // A page of another region is to stay read-only.
+    let first = region.start.max(table_end(page) - ENTRIES as u64);
+    let last = region.end.min(table_end(page)) - 1;
+    for entry in &entries[index(Level::L3, first)..=index(Level::L3, last)] {
         let other = entry.get();
         if names(other, folio) && other.same_attributes(descriptor) {
             entry.set(token, other.write_enabled());

@@ -189,6 +189,20 @@ fn a_folio_becomes_writable_again_as_a_whole() {
 }
 
 #[test]
+fn of_a_folio_in_two_regions_only_the_writable_one_becomes_writable_again() {
+    let machine = Machine::new(8);
+    let mut space = AddressSpace::<Gated>::new(machine.memory).unwrap();
+    space.map(pages(0, 16), Protection::ReadWrite, 4).unwrap();
+    space.populate(pages(0, 16)).unwrap();
+    space.protect(pages(4, 3), Protection::Read).unwrap();
+    drop(space.fork().unwrap());
+    assert_eq!(space.fault(at(8), Access::Write), Ok(Resolved::Reused));
+    assert_eq!(space.fault(at(5), Access::Write), Err(SpaceError::Denied { page: BASE + 5 }));
+    let protected = leaves(space.root()).iter().filter(|(.., leaf)| leaf.is_write_protected()).count();
+    assert_eq!(protected, 7, "the read-only region, and the one before it");
+}
+
+#[test]
 fn bad_arguments_are_errors() {
     let machine = Machine::new(4);
     let mut space = AddressSpace::<Gated>::new(machine.memory).unwrap();
