@@ -1,6 +1,6 @@
 //! What the kernel does: the self-check, the benchmarks, an audit of the tables, the report.
 
-use crate::bench::{BenchError, Plan};
+use crate::bench::Plan;
 use crate::boot::{Boot, EXIT_USAGE};
 use crate::console::Out;
 use crate::protection::Protection;
@@ -20,10 +20,7 @@ pub fn main(boot: &Boot) -> u32 {
     };
     let plan = match Plan::new(boot, &areas) {
         Ok(plan) => plan,
-        Err(error @ (BenchError::Name(_) | BenchError::Region { .. } | BenchError::Unaligned { .. })) => {
-            return failed(EXIT_USAGE, &error);
-        }
-        Err(error) => return failed(EXIT_FAILED, &error),
+        Err(error) => return failed(if error.is_usage() { EXIT_USAGE } else { EXIT_FAILED }, &error),
     };
     if !checked(boot, &areas) {
         return EXIT_FAILED;

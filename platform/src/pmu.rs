@@ -22,6 +22,15 @@ const PMCR_N_MASK: u64 = 0x1f;
 const ENABLE_CYCLES: u64 = 1 << 31;
 const ENABLE_COUNTER_0: u64 = 1 << 0;
 
+/// How often [`InstructionCounter::counts_instructions`] tries: a clock that happens to agree once does not do so every time.
+const TRIALS: usize = 4;
+/// Rounds of [`spin`] in the shorter of a trial's two loops.
+const TRIAL_LOOPS: u64 = 10_000;
+/// Instructions by which a trial may be off: each of its four readings is exact to a tick, of 16 ns at 62.5 MHz.
+const TRIAL_ERROR: u64 = 64;
+/// Instructions in a round of [`spin`].
+const SPIN_INSTRUCTIONS: u64 = 2;
+
 /// Where an [`InstructionCounter`] gets its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -80,6 +89,20 @@ impl InstructionCounter {
         }
     }
 
+    /// Whether [`InstructionCounter::read`] counts instructions, by trying it on loops of known length: not so where it reads
+    /// the host's time, or virtual time of another rate than one instruction a nanosecond.
+    pub fn counts_instructions(self) -> bool {
+        (0..TRIALS).all(|_| {
+            let [short, long] = [TRIAL_LOOPS, 2 * TRIAL_LOOPS].map(|loops| {
+                let start = self.read();
+                spin(loops);
+                self.read().wrapping_sub(start)
+            });
+            // The difference is free of what the reading itself takes.
+            long.wrapping_sub(short).abs_diff(TRIAL_LOOPS * SPIN_INSTRUCTIONS) <= TRIAL_ERROR
+        })
+    }
+
     /// Cycles of this CPU since some moment (PMCCNTR_EL0); `None` without a PMU. Under QEMU with `-icount` it follows
     /// virtual time.
     #[inline(always)]
@@ -90,6 +113,12 @@ impl InstructionCounter {
         barrier::isb(barrier::SY);
         Some(mrs!("pmccntr_el0"))
     }
+}
+
+/// Runs `loops` rounds (at least 1) of two instructions each.
+fn spin(loops: u64) {
+    // SAFETY: counts a register down to 0; touches no memory and no stack.
+    unsafe { core::arch::asm!("2: subs {0}, {0}, #1", "b.ne 2b", inout(reg) loops => _, options(nomem, nostack)) };
 }
 
 /// Whether an event counter is there for us and INST_RETIRED is an event it can count.

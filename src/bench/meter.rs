@@ -20,6 +20,11 @@ impl Clock {
         let overhead = counter.read().wrapping_sub(first);
         Clock { counter, timer, overhead }
     }
+
+    /// Whether what it gives as instructions is instructions.
+    pub fn counts_instructions(self) -> bool {
+        self.counter.counts_instructions()
+    }
 }
 
 /// Costs of all stretches measured so far.

@@ -95,6 +95,16 @@ pub enum BenchError {
     Area(AreaError),
     /// The machine has no generic timer.
     NoTimer,
+    /// `time=icount`, but nothing here counts instructions.
+    NoIcount,
+}
+
+impl BenchError {
+    /// Whether other boot arguments would help.
+    pub fn is_usage(&self) -> bool {
+        use BenchError::{Name, NoIcount, Region, Unaligned};
+        matches!(self, Name(_) | Region { .. } | Unaligned { .. } | NoIcount)
+    }
 }
 
 impl From<SpaceError> for BenchError {
@@ -130,6 +140,10 @@ impl fmt::Display for BenchError {
             BenchError::Space(error) => error.fmt(f),
             BenchError::Area(error) => error.fmt(f),
             BenchError::NoTimer => f.write_str("the generic timer's frequency reads 0"),
+            BenchError::NoIcount => f.write_str(
+                "time=icount, but nothing here counts instructions: start QEMU with -icount shift=0,sleep=off, \
+                 or boot with time=host",
+            ),
         }
     }
 }
@@ -157,7 +171,7 @@ impl<'a> Plan<'a> {
     /// What the boot arguments ask for, checked.
     ///
     /// # Errors
-    /// Where they name no benchmark, or a size that this machine can't serve.
+    /// Where they name no benchmark, a size that this machine can't serve, or a time that it does not have.
     pub fn new(boot: &Boot, areas: &'a Areas) -> Result<Self, BenchError> {
         let args = &boot.args;
         let free = boot.memory.frames.stats().free() << PAGE_SHIFT;
@@ -173,6 +187,9 @@ impl<'a> Plan<'a> {
         }
         let timer = Timer::new().ok_or(BenchError::NoTimer)?;
         let clock = Clock::new(InstructionCounter::start(&boot.features, timer), timer);
+        if args.time == Time::Icount && !clock.counts_instructions() {
+            return Err(BenchError::NoIcount);
+        }
         let (samples, time) = match args.time {
             Time::Icount => (args.samples.unwrap_or(1), TimeSource::Icount),
             Time::Host => (args.samples.unwrap_or(DEFAULT_SAMPLES), TimeSource::Host),

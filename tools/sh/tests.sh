@@ -54,6 +54,7 @@ main_tests() {
     boot_test "boot the ELF" "$kernel" 0 "--bench none --boot elf"
     boot_test "boot the ELF at EL2" "$kernel" 0 "--bench none --boot elf --el2"
     boot_test "against the clock" "$kernel" 0 "--bench none --time host"
+    boot_test "counts against the clock: refusal" "$kernel" 2 "--time host --append time=icount" 'nothing here counts instructions'
     boot_test "mock gate" "$kernel" 0 "--bench none --gate mock"
     boot_test "no gate" "$kernel" 0 "--bench fork --size 2M --gate none"
     boot_test "four CPUs present" "$kernel" 0 "--bench none --smp 4"
