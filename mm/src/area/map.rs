@@ -1,6 +1,7 @@
 //! Making an area's entries: one section, one look-up per leaf table, one store per entry.
 
 use super::Areas;
+use super::slots::SlotId;
 use crate::addr::{Frame, PAGE_SIZE, PageRange, VirtAddr};
 use crate::desc::{CONTIGUOUS_PAGES, Decoded, Descriptor, ENTRIES, Level};
 use crate::frame::{BLOCK_ORDER, Frames, OutOfMemory};
@@ -124,13 +125,14 @@ impl Areas {
     #[inline(always)]
     pub(super) fn map_chain<P: Policy>(
         &self,
+        id: SlotId,
         start: VirtAddr,
         pages: u64,
         chain: Option<Frame>,
     ) -> Result<(), OutOfMemory> {
         let section = Section::<P, KernelTables>::open();
         let token = section.token();
-        let mut leaves = self.make_tables(token, start, 0, pages)?;
+        let mut leaves = self.leaves_for(token, id, start, pages)?;
         self.map_singles(token, &mut leaves, start, chain);
         section.end(tlb::publish::<ArchOf<P>>);
         Ok(())
@@ -162,10 +164,15 @@ impl Areas {
 
     /// Maps `frames` from `start` on.
     #[inline]
-    pub(super) fn map_slice<P: Policy>(&self, start: VirtAddr, frames: &[Frame]) -> Result<(), OutOfMemory> {
+    pub(super) fn map_slice<P: Policy>(
+        &self,
+        id: SlotId,
+        start: VirtAddr,
+        frames: &[Frame],
+    ) -> Result<(), OutOfMemory> {
         let section = Section::<P, KernelTables>::open();
         let token = section.token();
-        let mut leaves = self.make_tables(token, start, 0, frames.len() as u64)?;
+        let mut leaves = self.leaves_for(token, id, start, frames.len() as u64)?;
         let mut at = start;
         let mut left = frames;
         let bits = self.bits;
@@ -184,8 +191,30 @@ impl Areas {
         Ok(())
     }
 
-    /// Makes the tables that are missing for `block_pages` pages of blocks and then `pages` pages. What it made stays.
+    /// The leaf tables for an area of `pages` pages in slot `id`, made where they are missing.
     #[inline(always)]
+    fn leaves_for<P: Policy>(
+        &self,
+        token: Token<'_, P, KernelTables>,
+        id: SlotId,
+        start: VirtAddr,
+        pages: u64,
+    ) -> Result<Leaves, OutOfMemory> {
+        let hint = self.slots.leaf_hint(id);
+        if let Some(frame) = hint.and_then(|hint| hint.get(start)) {
+            let mut leaves = Leaves::new(&self.memory.kernel);
+            leaves.remember(start, Table::at(frame));
+            return Ok(leaves);
+        }
+        let leaves = self.make_tables(token, start, 0, pages)?;
+        if let Some(hint) = hint {
+            hint.set(start, leaves.table.frame());
+        }
+        Ok(leaves)
+    }
+
+    /// Makes the tables that are missing for `block_pages` pages of blocks and then `pages` pages. What it made stays.
+    #[inline(never)]
     fn make_tables<P: Policy>(
         &self,
         token: Token<'_, P, KernelTables>,

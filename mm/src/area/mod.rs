@@ -41,7 +41,7 @@ pub use error::AreaError;
 
 use crate::addr::{Frame, PAGE_SIZE, Page, PageRange, VirtAddr};
 use crate::desc::{Attr, CONTIGUOUS_PAGES, LeafBits};
-use crate::frame::{Kind, OutOfMemory};
+use crate::frame::OutOfMemory;
 use crate::memory::Memory;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -167,7 +167,8 @@ impl Areas {
         let class = class_for(frames.len() as u64)?;
         self.with_purge::<P, _>(|| {
             self.refer(frames)?;
-            let made = self.make(class, frames.len() as u64, AreaKind::Ram, |start| self.map_slice::<P>(start, frames));
+            let made = self
+                .make(class, frames.len() as u64, AreaKind::Ram, |id, start| self.map_slice::<P>(id, start, frames));
             made.inspect_err(|_| self.forget(frames))
         })
     }
@@ -226,7 +227,7 @@ impl Areas {
     #[inline(always)]
     fn make_plain<P: Policy>(&self, class: u32, pages: u64, kind: AreaKind) -> Result<VirtAddr, AreaError> {
         let chain = self.memory.frames.alloc_chain(pages)?;
-        let made = self.make(class, pages, kind, |start| self.map_chain::<P>(start, pages, chain));
+        let made = self.make(class, pages, kind, |id, start| self.map_chain::<P>(id, start, pages, chain));
         if made.is_err() {
             self.memory.frames.drop_chain(chain);
         }
@@ -238,7 +239,7 @@ impl Areas {
     fn make_huge<P: Policy>(&self, class: u32, pages: u64, kind: AreaKind) -> Result<VirtAddr, AreaError> {
         let mut pieces = Pieces::default();
         let made = match pieces.allocate(self.memory.frames, pages) {
-            Ok(()) => self.make(class, pages, kind, |start| self.map_pieces::<P>(start, pages, &pieces)),
+            Ok(()) => self.make(class, pages, kind, |_, start| self.map_pieces::<P>(start, pages, &pieces)),
             Err(error) => Err(error.into()),
         };
         if made.is_err() {
@@ -254,12 +255,12 @@ impl Areas {
         class: u32,
         pages: u64,
         kind: AreaKind,
-        map: impl FnOnce(VirtAddr) -> Result<(), OutOfMemory>,
+        map: impl FnOnce(SlotId, VirtAddr) -> Result<(), OutOfMemory>,
     ) -> Result<VirtAddr, AreaError> {
         let (id, record) = self.slots.take(class)?;
         let content = Content::live(pages, kind);
         let start = id.start(content);
-        if let Err(error) = map(start) {
+        if let Err(error) = map(id, start) {
             self.slots.give(id);
             return Err(error.into());
         }
@@ -295,11 +296,10 @@ impl Areas {
     #[inline(always)]
     fn refer(&self, frames: &[Frame]) -> Result<(), AreaError> {
         for (done, frame) in frames.iter().enumerate() {
-            let kind = frame.meta().kind();
             let head = frame.head().meta();
-            if !matches!(kind, Kind::Data | Kind::FolioHead | Kind::FolioTail) || head.refs() == 0 {
+            if !frame.meta().is_data() || head.refs() == 0 {
                 self.forget(&frames[..done]);
-                return Err(AreaError::NotMappable { frame: *frame, kind });
+                return Err(AreaError::NotMappable { frame: *frame, kind: frame.meta().kind() });
             }
             head.get_n(1);
         }

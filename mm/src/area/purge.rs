@@ -1,9 +1,9 @@
 //! Unmapping what was freed: many areas in one section, with one TLBI.
 
-use super::Areas;
 use super::map::{BLOCK_PAGES, Leaves, after};
 use super::slots::{Content, Given, SlotId};
-use crate::addr::{Frame, PAGE_SHIFT, PAGE_SIZE, Page, PageRange, VirtAddr};
+use super::{Areas, page_range};
+use crate::addr::{Frame, PageRange, VirtAddr};
 use crate::desc::{CONTIGUOUS_PAGES, Descriptor};
 use crate::table::Entry;
 use crate::tlb::{self, Stale};
@@ -26,14 +26,15 @@ struct Removed<'a> {
     shared: &'a mut Vec<u32>,
     /// Slots that nothing stands in any more.
     slots: Given,
-    /// The addresses that were unmapped lie from the first to before the second.
-    extent: (u64, u64),
+    /// Areas that were at least begun with, and the first of them.
+    areas: u64,
+    first: Option<PageRange>,
     pages: u64,
 }
 
 impl<'a> Removed<'a> {
     fn new(shared: &'a mut Vec<u32>) -> Self {
-        Removed { chain: None, shared, slots: Given::new(), extent: (u64::MAX, 0), pages: 0 }
+        Removed { chain: None, shared, slots: Given::new(), areas: 0, first: None, pages: 0 }
     }
 
     fn room(&self) -> usize {
@@ -58,19 +59,10 @@ impl<'a> Removed<'a> {
         room
     }
 
-    #[inline(always)]
-    fn cover(&mut self, va: VirtAddr, pages: u64) {
-        let (from, to) = self.extent;
-        self.extent = (from.min(va.get()), to.max(va.get() + pages * PAGE_SIZE));
-        self.pages += pages;
-    }
-
-    /// What TLBs may still hold.
+    /// What TLBs may still hold. That of many areas is so scattered, over arenas of their own, that one TLBI of everything
+    /// is cheaper.
     fn stale(&self) -> Stale {
-        let (from, to) = self.extent;
-        let range = VirtAddr::new(from)
-            .and_then(|from| PageRange::new(Page::containing(from), (to - from.get()) >> PAGE_SHIFT));
-        range.map_or(Stale::All, Stale::Kernel)
+        self.first.filter(|_| self.areas == 1).map_or(Stale::All, Stale::Kernel)
     }
 }
 
@@ -125,13 +117,17 @@ impl Areas {
             let record = self.slots.record(id);
             let content = record.content();
             let start = id.start(content);
+            removed.areas += 1;
+            if removed.areas == 1 {
+                removed.first = Some(page_range(start, content.pages()));
+            }
             while cursor.done < content.pages() {
                 let at = after(start, cursor.done);
                 let cleared = self.clear_some(token, at, content, content.pages() - cursor.done, &mut leaves, removed);
                 if cleared == 0 {
                     return;
                 }
-                removed.cover(at, cleared);
+                removed.pages += cleared;
                 cursor.done += cleared;
             }
             *cursor = Cursor { area: record.next(), done: 0 };

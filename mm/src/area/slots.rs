@@ -5,12 +5,13 @@
 //! through a directory that only ever grows, in pieces of 4 KiB.
 
 use super::AreaError;
-use crate::addr::{PAGE_SHIFT, PAGE_SIZE, VirtAddr};
+use crate::addr::{Frame, PAGE_SHIFT, PAGE_SIZE, VirtAddr};
+use crate::desc::Level;
 use crate::frame::OutOfMemory;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use spin::{Mutex, Once};
 
 /// Where the arenas begin: that of class 0, which is empty (docs/architecture.md).
@@ -187,6 +188,9 @@ fn code(id: Option<SlotId>) -> u32 {
     id.map_or(0, |id| id.0.get())
 }
 
+/// Why a record must be there.
+const IN_USE: &str = "slots in use have records";
+
 type Chunk = Box<[Record; CHUNK]>;
 type Part = Box<[Once<Chunk>; PART]>;
 
@@ -201,13 +205,14 @@ struct State {
 #[derive(Debug)]
 struct Class {
     state: Mutex<State>,
+    leaf: LeafHint,
     parts: [Once<Part>; PARTS],
 }
 
 impl Class {
     fn new() -> Class {
         let state = Mutex::new(State { free: None, fresh: 0 });
-        Class { state, parts: [const { Once::new() }; PARTS] }
+        Class { state, leaf: LeafHint(AtomicU64::new(0)), parts: [const { Once::new() }; PARTS] }
     }
 
     #[inline(always)]
@@ -215,6 +220,30 @@ impl Class {
         let part = self.parts[slot / (CHUNK * PART)].get()?;
         let chunk = part[slot / CHUNK % PART].get()?;
         Some(&chunk[slot % CHUNK])
+    }
+
+    /// Takes the next slot that was never used, or one that was given back meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn take_fresh(&self, class: u32) -> Result<(SlotId, &Record), AreaError> {
+        loop {
+            let mut state = self.state.lock();
+            if let Some(id) = state.free {
+                let record = self.record(id.slot()).expect(IN_USE);
+                state.free = record.next();
+                return Ok((id, record));
+            }
+            let slot = state.fresh;
+            if slot == limit(class) {
+                return Err(AreaError::NoSlot { slot_pages: 1 << class });
+            }
+            if let Some(record) = self.record(slot as usize) {
+                state.fresh = slot + 1;
+                return Ok((SlotId::new(class, slot), record));
+            }
+            drop(state);
+            self.grow(slot as usize)?;
+        }
     }
 
     /// Makes the record of `slot`, and those beside it.
@@ -234,6 +263,31 @@ fn boxed<T, const N: usize>(make: impl FnMut() -> T) -> Result<Box<[T; N]>, OutO
     items.into_boxed_slice().try_into().map_err(|_| OutOfMemory { order: 0 })
 }
 
+/// The leaf table that was used last in a class's arena: number of the 2 MiB that it maps in bits 36 and up, its frame's
+/// below. Only for classes whose slots are no larger than that: their leaf tables stay for ever, so a hint is never wrong.
+#[derive(Debug)]
+pub(super) struct LeafHint(AtomicU64);
+
+impl LeafHint {
+    const FRAME_BITS: u32 = 36;
+
+    fn span(va: VirtAddr) -> u64 {
+        va.get() << (64 - ARENA_SHIFT) >> (64 - ARENA_SHIFT + Level::L2.shift())
+    }
+
+    /// The leaf table for `va`, if it is the one used last. (Frame 0 is never a table of an arena.)
+    #[inline(always)]
+    pub(super) fn get(&self, va: VirtAddr) -> Option<Frame> {
+        let hint = self.0.load(Ordering::Relaxed);
+        let frame = hint & ((1 << LeafHint::FRAME_BITS) - 1);
+        (frame != 0 && hint >> LeafHint::FRAME_BITS == LeafHint::span(va)).then(|| Frame::from_number(frame))
+    }
+
+    pub(super) fn set(&self, va: VirtAddr, table: Frame) {
+        self.0.store(LeafHint::span(va) << LeafHint::FRAME_BITS | table.number(), Ordering::Relaxed);
+    }
+}
+
 /// The slots of all classes.
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -247,6 +301,14 @@ impl Slots {
         Ok(Slots { classes: boxed(Class::new)?, freed: AtomicU32::new(0) })
     }
 
+    /// Where the leaf table of the last area of `id`'s class is remembered; `None` for classes with larger slots than a leaf
+    /// table maps.
+    #[inline(always)]
+    pub(super) fn leaf_hint(&self, id: SlotId) -> Option<&LeafHint> {
+        let class = id.class();
+        (1 << class <= Level::L2.pages()).then(|| &self.classes[class as usize].leaf)
+    }
+
     /// The record of a slot, where it or one near it was ever used.
     #[inline(always)]
     pub(super) fn find(&self, id: SlotId) -> Option<&Record> {
@@ -256,31 +318,21 @@ impl Slots {
     /// The record of a slot that is or was in use.
     #[inline(always)]
     pub(super) fn record(&self, id: SlotId) -> &Record {
-        self.find(id).expect("slots in use have records")
+        self.find(id).expect(IN_USE)
     }
 
     /// Takes a slot of `class` (1 to [`MAX_CLASS`]). Its content is nothing.
     #[inline(always)]
     pub(super) fn take(&self, class: u32) -> Result<(SlotId, &Record), AreaError> {
         let slots = &self.classes[class as usize];
-        loop {
-            let mut state = slots.state.lock();
-            if let Some(id) = state.free {
-                let record = self.record(id);
-                state.free = record.next();
-                return Ok((id, record));
-            }
-            let slot = state.fresh;
-            if slot == limit(class) {
-                return Err(AreaError::NoSlot { slot_pages: 1 << class });
-            }
-            if let Some(record) = slots.record(slot as usize) {
-                state.fresh = slot + 1;
-                return Ok((SlotId::new(class, slot), record));
-            }
+        let mut state = slots.state.lock();
+        let Some(id) = state.free else {
             drop(state);
-            slots.grow(slot as usize)?;
-        }
+            return slots.take_fresh(class);
+        };
+        let record = slots.record(id.slot()).expect(IN_USE);
+        state.free = record.next();
+        Ok((id, record))
     }
 
     /// Gives one slot back whose content is nothing.

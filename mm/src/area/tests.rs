@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::desc::{Decoded, Descriptor, Level};
+use crate::frame::Kind;
 use crate::pool::BLOCK_FRAMES;
 use crate::table::walk;
 use crate::testing::Machine;

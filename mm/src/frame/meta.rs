@@ -184,6 +184,13 @@ impl FrameMeta {
         self.state.load(Ordering::Relaxed) & 0xff == kind as u32
     }
 
+    /// Whether the frame is allocated data, single or in a folio.
+    #[inline(always)]
+    pub fn is_data(&self) -> bool {
+        let kind = self.state.load(Ordering::Relaxed) & 0xff;
+        (Kind::Data as u32..=Kind::FolioTail as u32).contains(&kind)
+    }
+
     /// Says what the frame, single and the caller's own, is in use for; its order and tag become 0.
     #[inline(always)]
     pub fn set_kind(&self, kind: Kind) {
