@@ -9,6 +9,7 @@ use crate::console;
 use crate::power;
 use crate::protection::Protection;
 use crate::stack::{self, Stacks};
+use core::arch::asm;
 use core::fmt;
 use core::ptr::{self, NonNull};
 use core::slice;
@@ -104,6 +105,8 @@ fn take_memory(
 /// Runs the program that this library is linked into, on the guarded stack.
 extern "C" fn run() -> ! {
     let boot = BOOT.get().expect("boot is complete");
+    // SAFETY: unmasks SErrors, which the vectors report; interrupts stay masked.
+    unsafe { asm!("msr daifclr, #4", options(nostack, preserves_flags)) };
     // SAFETY: `kernel_main!` defines it with this signature.
     let code = unsafe { palisade_main(boot) };
     crate::exit(code)
