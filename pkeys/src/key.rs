@@ -133,6 +133,17 @@ impl Por {
         Overlay::from_field((self.0 >> (key.index() * 4)) as u8)
     }
 
+    /// Which gated keys may be written: bit `n` for [`Pkey::GATED`]`[n]`.
+    pub const fn writable(self) -> u64 {
+        let mut keys = 0;
+        let mut n = 0;
+        while n < Pkey::GATED.len() {
+            keys |= (self.overlay(Pkey::GATED[n]).writes() as u64) << n;
+            n += 1;
+        }
+        keys
+    }
+
     /// Everything that either value allows. Both must hold no reserved field value.
     pub const fn union(self, other: Por) -> Por {
         Por(self.0 | other.0)
@@ -192,6 +203,14 @@ mod tests {
         let kernel = Por::CLOSED.with(Pkey::KernelTables, Overlay::RW);
         assert_eq!(user.union(kernel), Por::ALL_OPEN);
         assert_eq!(user.to_string(), "0x157 (0:RWX 1:RW- 2:R--)");
+    }
+
+    #[test]
+    fn writable_keys_tell_the_values_that_sections_set_apart() {
+        let user = Por::CLOSED.with(Pkey::UserTables, Overlay::RW);
+        let kernel = Por::CLOSED.with(Pkey::KernelTables, Overlay::RW);
+        assert_eq!([Por::CLOSED, user, kernel, Por::ALL_OPEN].map(Por::writable), [0, 1, 2, 3]);
+        assert_eq!(Por::CLOSED.with(Pkey::UserTables, Overlay::from_field(12)).writable(), 0);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use core::fmt;
 use pkeys::Por;
 
 /// The registers of the interrupted code, as `vectors.S` stores them. What stands here when the handler returns is what
-/// the code goes on with, `sp` excepted.
+/// the code goes on with, except for `sp`, `por` and `pir`.
 #[derive(Clone, Debug)]
 #[repr(C, align(16))]
 pub struct ExceptionFrame {

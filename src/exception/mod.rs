@@ -20,7 +20,6 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use pkeys::Por;
 use pkeys::emulation::{self, PorAccess};
-use pkeys::pi::pir_under;
 use platform::arch::{Arch, Arm};
 use platform::semihosting;
 
@@ -95,12 +94,9 @@ fn undefined(frame: &mut ExceptionFrame) -> bool {
     let Some(access) = emulation::decode(unsafe { word.read() }) else {
         return false;
     };
-    // The vector's return path puts what the frame holds into force.
     match access {
         PorAccess::Write { from } => {
-            let por = frame.x.get(usize::from(from)).copied().unwrap_or(0);
-            frame.por = por;
-            frame.pir = pir_under(Por::from_bits(por));
+            vectors::resume_with(Por::from_bits(frame.x.get(usize::from(from)).copied().unwrap_or(0)));
         }
         PorAccess::Read { to } => {
             if let Some(register) = frame.x.get_mut(usize::from(to)) {

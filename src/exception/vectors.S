@@ -1,17 +1,20 @@
 // The EL1 vector tables, one for each way in which POR_EL1 is honoured. Exactly one is in VBAR_EL1.
 //
 //   vectors_hardware   POR_EL1 is a register: saved, closed, restored
-//   vectors_emulated   the CPU's header holds it, PIR_EL1 has its effect: both saved, closed, restored
+//   vectors_emulated   PIR_EL1 has its effect: saved, closed, restored; the CPU's header holds what POR_EL1 reads as
 //   vectors_virtual    the CPU's header holds it, and nothing enforces it
 //
 // Every entry builds an ExceptionFrame on the current stack and calls exception_dispatch(frame, vector). The handler runs with
-// POR_EL1 at its closed value; what the frame holds when it returns is what the interrupted code goes on with.
+// POR_EL1 at its closed value; what the frame holds when it returns is what the interrupted code goes on with, POR_EL1 and
+// PIR_EL1 excepted. Those are in the frame for reports only: what is in memory can be forged. What is restored is one of four
+// constants, chosen by two bits that never leave the CPU: which gated keys were open. TPIDRRO_EL0 is a stack of such pairs, the
+// innermost exception's lowest; 32 deep, which the kernel's stacks are not.
 
     .section .text.vectors, "ax"
 
 // One entry. Kernel stacks have bit 16 of their addresses set, and it is clear in the guard below, so SP tells an overflow without a
 // register to spare: SP and x0 are swapped by sums and differences. An overflow goes on on this CPU's overflow stack. The
-// EL0 thread registers are scratch there: the kernel is about to panic.
+// EL0 thread registers are scratch there, pairs included: the kernel is about to panic.
 .macro entry kind, vector
     .balign 0x80
     sub sp, sp, #{FRAME}
@@ -90,6 +93,32 @@
     eret
 .endm
 
+// Pushes the pair of bits \user and \kernel of \register, and leaves it in \keys.
+.macro push keys, register, user, kernel, scratch
+    ubfx \keys, \register, #\user, #1
+    ubfx \scratch, \register, #\kernel, #1
+    orr \keys, \keys, \scratch, lsl #1
+    mrs \scratch, tpidrro_el0
+    orr \scratch, \keys, \scratch, lsl #2
+    msr tpidrro_el0, \scratch
+.endm
+
+// Pops a pair into \keys.
+.macro pop keys, scratch
+    mrs \scratch, tpidrro_el0
+    and \keys, \scratch, #3
+    lsr \scratch, \scratch, #2
+    msr tpidrro_el0, \scratch
+.endm
+
+// Opens in \register, a closed value, what the pair \keys says.
+.macro open register, keys, user, kernel, scratch
+    and \scratch, \keys, #1
+    orr \register, \register, \scratch, lsl #\user
+    and \scratch, \keys, #2
+    orr \register, \register, \scratch, lsl #(\kernel - 1)
+.endm
+
 // PIR_EL1 may be held in a TLB, so a change of it takes a TLBI; of this CPU alone, whose register it is.
 .macro set_pir value
     msr s3_0_c10_c2_3, \value
@@ -102,56 +131,63 @@
 enter_hardware:
     save
     mrs x2, s3_0_c10_c2_4       // POR_EL1
-    mov x3, #{POR_CLOSED}
     stp x2, xzr, [sp, #{POR}]
+    push x3, x2, {POR_USER}, {POR_KERNEL}, x4
+    mov x3, #{POR_CLOSED}
     cmp x2, x3
     b.eq 1f
     msr s3_0_c10_c2_4, x3
     isb
 1:  mov x0, sp
     bl exception_dispatch
-    ldr x2, [sp, #{POR}]
+    pop x2, x4
+    cbz x2, 2f
     mov x3, #{POR_CLOSED}
-    cmp x2, x3
-    b.eq 2f
-    msr s3_0_c10_c2_4, x2       // in force from the ERET on
+    open x3, x2, {POR_USER}, {POR_KERNEL}, x4
+    msr s3_0_c10_c2_4, x3       // in force from the ERET on
 2:  restore
 
 enter_emulated:
     save
-    mrs x4, tpidr_el1
-    ldr x2, [x4, #{VIRTUAL_POR}]
     mrs x5, s3_0_c10_c2_3       // PIR_EL1
+    push x3, x5, {PIR_USER}, {PIR_KERNEL}, x4
+    mov x2, #{POR_CLOSED}
+    open x2, x3, {POR_USER}, {POR_KERNEL}, x4
     stp x2, x5, [sp, #{POR}]
-    mov x3, #{POR_CLOSED}
-    cmp x2, x3
-    b.eq 1f
-    str x3, [x4, #{VIRTUAL_POR}]
+    cbz x3, 1f
+    mrs x4, tpidr_el1
+    mov x2, #{POR_CLOSED}
+    str x2, [x4, #{VIRTUAL_POR}]
     ldr x5, ={PIR_CLOSED}
     set_pir x5
 1:  mov x0, sp
     bl exception_dispatch
-    ldp x2, x5, [sp, #{POR}]
+    pop x2, x4
+    cbz x2, 2f
     mov x3, #{POR_CLOSED}
-    cmp x2, x3
-    b.eq 2f
+    open x3, x2, {POR_USER}, {POR_KERNEL}, x4
     mrs x4, tpidr_el1
-    str x2, [x4, #{VIRTUAL_POR}]
+    str x3, [x4, #{VIRTUAL_POR}]
+    ldr x5, ={PIR_CLOSED}
+    open x5, x2, {PIR_USER}, {PIR_KERNEL}, x4
     set_pir x5
 2:  restore
 
 enter_virtual:
     save
-    mrs x4, tpidr_el1
-    ldr x2, [x4, #{VIRTUAL_POR}]
+    mrs x5, tpidr_el1
+    ldr x2, [x5, #{VIRTUAL_POR}]
     stp x2, xzr, [sp, #{POR}]
+    push x3, x2, {POR_USER}, {POR_KERNEL}, x4
     mov x3, #{POR_CLOSED}
-    str x3, [x4, #{VIRTUAL_POR}]
+    str x3, [x5, #{VIRTUAL_POR}]
     mov x0, sp
     bl exception_dispatch
-    ldr x2, [sp, #{POR}]
+    pop x2, x4
+    mov x3, #{POR_CLOSED}
+    open x3, x2, {POR_USER}, {POR_KERNEL}, x4
     mrs x4, tpidr_el1
-    str x2, [x4, #{VIRTUAL_POR}]
+    str x3, [x4, #{VIRTUAL_POR}]
     restore
     .ltorg
 

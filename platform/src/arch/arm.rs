@@ -7,7 +7,7 @@ use core::arch::asm;
 #[repr(C)]
 #[derive(Debug)]
 pub struct CpuHeader {
-    /// Offset 0: the virtual POR_EL1 where it is emulated; else it stays at its closed value.
+    /// Offset 0: what POR_EL1 reads as where it is no register; else it stays at its closed value.
     pub virtual_por: u64,
     /// Offset 8: the CPU's index, below [`super::MAX_CPUS`].
     pub index: u64,
