@@ -37,7 +37,7 @@ pub struct Args<'a> {
     pub bench: Option<&'a str>,
     /// `size=`, in bytes: what fork and munmap work on.
     pub size: Option<u64>,
-    /// `samples=`, at least 1.
+    /// `samples=`, from 1 to 100,000.
     pub samples: Option<u32>,
     /// `time=`.
     pub time: Time,
@@ -63,12 +63,15 @@ pub enum ArgError<'a> {
     },
 }
 
+/// Most samples: one more digit, and a run would take days, and their list be larger than what the heap gives in one piece.
+const MOST_SAMPLES: u32 = 100_000;
+
 /// What the kernel knows: key, values, meaning.
 const KNOWN: [(&str, &str, &str); 6] = [
     ("gate", "auto, por, mock or none", "how table writes are gated (default auto)"),
     ("bench", "all, none, or names with commas", "which benchmarks to run (default all)"),
     ("size", "bytes, such as 16M or 1G", "memory that fork and munmap work on (default 1G)"),
-    ("samples", "a whole number, 1 or more", "samples per measurement"),
+    ("samples", "a whole number from 1 to 100000", "samples per measurement"),
     ("time", "icount or host", "what benchmarks count in (default icount)"),
     ("log", "off, error, warn, info, debug or trace", "how much to print (default info)"),
 ];
@@ -122,7 +125,7 @@ impl<'a> Args<'a> {
             }
             "bench" if !value.is_empty() => self.bench = Some(value),
             "size" => self.size = Some(size(value).ok_or(bad)?),
-            "samples" => self.samples = Some(value.parse().ok().filter(|samples| *samples > 0).ok_or(bad)?),
+            "samples" => self.samples = Some(samples(value).ok_or(bad)?),
             "time" => {
                 self.time = match value {
                     "icount" => Time::Icount,
@@ -135,6 +138,11 @@ impl<'a> Args<'a> {
         }
         Ok(())
     }
+}
+
+/// A number of samples.
+fn samples(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|samples| (1..=MOST_SAMPLES).contains(samples))
 }
 
 /// A number of bytes, with K, M or G for powers of 1024; above 0.
@@ -190,7 +198,7 @@ mod tests {
         assert_eq!(error("gate=auto colour=red"), "unknown boot argument `colour=red`");
         assert_eq!(error("quiet"), "unknown boot argument `quiet`");
         assert_eq!(error("gate=open"), "bad value in boot argument `gate=open`: auto, por, mock or none");
-        for bad in ["samples=0", "samples=", "size=0", "bench=", "time=", "log=loud", "gate="] {
+        for bad in ["samples=0", "samples=100001", "samples=", "size=0", "bench=", "time=", "log=loud", "gate="] {
             assert!(matches!(Args::parse(bad), Err(ArgError::BadValue { .. })), "{bad}");
         }
     }

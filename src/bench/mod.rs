@@ -76,7 +76,12 @@ const CASES: [Case; 17] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BenchError {
     /// `bench=` names one that does not exist.
-    Name(UnknownName),
+    Name {
+        /// What it names.
+        name: &'static str,
+        /// What there is.
+        error: UnknownName,
+    },
     /// The machine is too small for the region.
     Region {
         /// Bytes asked for.
@@ -103,7 +108,7 @@ impl BenchError {
     /// Whether other boot arguments would help.
     pub fn is_usage(&self) -> bool {
         use BenchError::{Name, NoIcount, Region, Unaligned};
-        matches!(self, Name(_) | Region { .. } | Unaligned { .. } | NoIcount)
+        matches!(self, Name { .. } | Region { .. } | Unaligned { .. } | NoIcount)
     }
 }
 
@@ -128,7 +133,7 @@ impl From<AreaError> for BenchError {
 impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BenchError::Name(error) => write!(f, "bench=: {error}, or all, or none"),
+            BenchError::Name { name, error } => write!(f, "bench={name}: {error}, or all, or none"),
             BenchError::Region { bytes, free } => {
                 let (bytes, free) = (bytes >> 20, free >> 20);
                 write!(
@@ -319,7 +324,7 @@ fn head(gate: Gate, features: &Features, protection: Protection, time: TimeSourc
 }
 
 /// The cases of the benchmarks that `names` lists: `all`, `none`, or names with commas between.
-fn select(names: Option<&str>) -> Result<Vec<Case>, BenchError> {
+fn select(names: Option<&'static str>) -> Result<Vec<Case>, BenchError> {
     let names = names.unwrap_or("all");
     let mut cases = Vec::new();
     cases.try_reserve(CASES.len()).map_err(|_| OutOfMemory { order: 0 })?;
@@ -328,7 +333,7 @@ fn select(names: Option<&str>) -> Result<Vec<Case>, BenchError> {
         "none" => {}
         _ => {
             for name in names.split(',') {
-                Bench::from_name(name).map_err(BenchError::Name)?;
+                Bench::from_name(name).map_err(|error| BenchError::Name { name, error })?;
             }
             cases.extend(CASES.iter().filter(|case| names.split(',').any(|name| name == case.bench.name())));
         }

@@ -71,7 +71,7 @@ take_option() {
         --gate) one_of "$option" "$value" auto por mock none && BOOTARGS+=("gate=$value") ;;
         --bench) a_word "$option" "$value" && BOOTARGS+=("bench=$value") ;;
         --size) a_size "$option" "$value" KMG && BOOTARGS+=("size=$value") ;;
-        --samples) a_number "$option" "$value" 1 1000000 && BOOTARGS+=("samples=$value") ;;
+        --samples) a_number "$option" "$value" 1 100000 && BOOTARGS+=("samples=$value") ;;
         --log) one_of "$option" "$value" off error warn info debug trace && BOOTARGS+=("log=$value") ;;
         --append)
             for word in $value; do
