@@ -20,7 +20,8 @@ pub unsafe fn attach(base: NonNull<u8>) {
     with(|slot| *slot = Some(console));
 }
 
-/// Prints to the console; before there is one, by semihosting, so that a panic so early has its message. The `print!` and `println!` macros of this crate come here.
+/// Prints to the console; before there is one, by semihosting, so that a panic so early has its message. The `print!`
+/// and `println!` macros of this crate come here.
 pub fn print(arguments: fmt::Arguments<'_>) {
     with(|slot| {
         // Neither fails itself; a value's own `Display` may, and then the rest is left out.

@@ -23,8 +23,8 @@ struct KernelHeap(Mutex<Heap<HEAP_ORDERS>>);
 #[global_allocator]
 static HEAP: KernelHeap = KernelHeap(Mutex::new(Heap::new()));
 
-// SAFETY: `Heap` hands out disjoint blocks of at least a layout's size and alignment, from memory that was given to it for
-// ever; the lock, with interrupts masked, makes it one user's at a time. Null says that there is no memory.
+// SAFETY: `Heap` hands out disjoint blocks of at least a layout's size and alignment, from memory that was given to it
+// for ever; the lock, with interrupts masked, makes it one user's at a time. Null says that there is no memory.
 unsafe impl GlobalAlloc for KernelHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.with(|heap| {
@@ -51,8 +51,8 @@ impl KernelHeap {
     }
 }
 
-/// Gives `heap` a folio that `layout` fits: 2 MiB where there is one, else the smallest that does. `None` where there is
-/// none, or where `layout` asks for more than 4 MiB.
+/// Gives `heap` a folio that `layout` fits: 2 MiB where there is one, else the smallest that does. `None` where there
+/// is none, or where `layout` asks for more than 4 MiB.
 fn grow(heap: &mut Heap<HEAP_ORDERS>, layout: Layout) -> Option<()> {
     let bytes = layout.size().max(layout.align()).checked_next_power_of_two()?;
     let least = bytes.div_ceil(PAGE_SIZE as usize).next_power_of_two().trailing_zeros();

@@ -26,15 +26,15 @@
 //! 1. `entry.S`, physical addresses, MMU off: down to EL1, boot tables, MMU on, W^X from there on.
 //! 2. `entry.S`, upper half: stack, bss, per-CPU register, vectors.
 //! 3. `boot::boot_start`: device tree, early console, boot arguments, features, protection.
-//! 4. `boot::memory`: the kernel's root is built in the image's `tables` block and replaces the boot tables. From here on every
-//!    table lies under its key. Then frames, heap, table pool.
+//! 4. `boot::memory`: the kernel's root is built in the image's `tables` block and replaces the boot tables. From here
+//!    on every table lies under its key. Then frames, heap, table pool.
 //! 5. A stack with a guard below it, and on it the binary's main function; its result is the machine's exit code.
 //!
-//! Where code may live: what runs before step 2 ends is assembly; `bootargs`, `ram` and `syndrome` are pure and build for the host
-//! too, where their tests run; all else is bare-metal only.
+//! Where code may live: what runs before step 2 ends is assembly; `bootargs`, `ram` and `syndrome` are pure and build
+//! for the host too, where their tests run; all else is bare-metal only.
 //!
-//! # Exit codes
-//! 0 well, 1 a check failed, 2 wrong boot arguments, 3 the CPU lacks what protection needs, 4 too little memory, 101 panic.
+//! # Exit codes 0 well, 1 a check failed, 2 wrong boot arguments, 3 the CPU lacks what protection needs, 4 too little
+//! memory, 101 panic.
 #![no_std]
 
 #[cfg(target_os = "none")]

@@ -78,11 +78,12 @@ impl Protection {
     }
 }
 
-/// Opens every key for good. Where POR_EL1 is a register it stops having an effect, so that whoever writes it changes nothing;
-/// elsewhere its writes trap, and are remembered only.
+/// Opens every key for good. Where POR_EL1 is a register it stops having an effect, so that whoever writes it changes
+/// nothing; elsewhere its writes trap, and are remembered only.
 fn open_all(features: &Features) {
     if features.s1poe {
-        // SAFETY: protection is off for the whole run, as the boot arguments ask; key 0, which all else has, loses nothing.
+        // SAFETY: protection is off for the whole run, as the boot arguments ask; key 0, which all else has, loses
+        // nothing.
         unsafe { asm!("msr s3_0_c2_c0_3, {}", in(reg) TCR2_PIE, options(nostack, preserves_flags)) };
     } else {
         // SAFETY: the value differs from the one in force only in what gated indices allow.

@@ -1,8 +1,8 @@
 //! Kernel stacks.
 //!
-//! A stack is 64 KiB at an odd multiple of 64 KiB, and what lies below it, down to the even multiple, is its guard. So bit 16 of an
-//! address is set in every stack and clear in its guard, by which the vectors tell an overflow. Each CPU also has a small stack to
-//! turn to then, guarded in the same way.
+//! A stack is 64 KiB at an odd multiple of 64 KiB, and what lies below it, down to the even multiple, is its guard. So
+//! bit 16 of an address is set in every stack and clear in its guard, by which the vectors tell an overflow. Each CPU
+//! also has a small stack to turn to then, guarded in the same way.
 
 use crate::boot::image;
 use crate::percpu::PerCpu;
@@ -89,7 +89,8 @@ pub fn containing(address: u64) -> Option<Range<u64>> {
 /// Makes `stacks` this CPU's own, and goes over to them and on to `next`; whatever is on the stack left behind is lost.
 pub(crate) fn leave_boot_stack(stacks: Stacks, next: extern "C" fn() -> !) -> ! {
     PerCpu::current().set_stacks(stacks);
-    // SAFETY: the stack is mapped, empty and this CPU's own; `next` never returns, and the zero frame record ends backtraces.
+    // SAFETY: the stack is mapped, empty and this CPU's own; `next` never returns, and the zero frame record ends
+    // backtraces.
     unsafe {
         asm!(
             "mov sp, {stack}",

@@ -1,8 +1,8 @@
 // From the boot loader to Rust in the upper half.
 //
 // Entered as the Linux arm64 boot protocol has it (Documentation/arch/arm64/booting.rst): MMU and data cache off, the
-// image at any 2 MiB-aligned address and clean to the point of coherency, the FDT's address in x0; at EL1, EL2 or EL3. Also
-// entered as QEMU enters an ELF file: x0 is not the FDT's address then, which QEMU puts at the start of RAM.
+// image at any 2 MiB-aligned address and clean to the point of coherency, the FDT's address in x0; at EL1, EL2 or EL3.
+// Also entered as QEMU enters an ELF file: x0 is not the FDT's address then, which QEMU puts at the start of RAM.
 //
 // Until the MMU is on only PC-relative addresses are right. x20 holds the FDT's physical address (0: none), x21 the
 // physical address of the image.
@@ -64,8 +64,8 @@ is_fdt:
     cmp w0, w1
     ret
 
-// EL3: everything below is non-secure AArch64, and no feature that the kernel uses traps. Bits that belong to a feature are set
-// only where it is there, because they are RES0 elsewhere.
+// EL3: everything below is non-secure AArch64, and no feature that the kernel uses traps. Bits that belong to a feature
+// are set only where it is there, because they are RES0 elsewhere.
 from_el3:
     mov x0, #0x531              // RW, HCE, RES1, NS
     has id_aa64mmfr0_el1, 56    // FEAT_FGT
@@ -103,8 +103,8 @@ from_el3:
     msr elr_el3, x1
     eret
 
-// EL2: nothing below traps, no second stage. x10 tells whether HCR_EL2.E2H is 1 (it can't be cleared on some cores); with E2H,
-// CNTHCTL_EL2 and CPTR_EL2 have the layout of their EL1 counterparts, and SCTLR_EL1 is reached as SCTLR_EL12.
+// EL2: nothing below traps, no second stage. x10 tells whether HCR_EL2.E2H is 1 (it can't be cleared on some cores);
+// with E2H, CNTHCTL_EL2 and CPTR_EL2 have the layout of their EL1 counterparts, and SCTLR_EL1 is reached as SCTLR_EL12.
 from_el2:
     mov x0, #(1 << 31)          // RW
     msr hcr_el2, x0
@@ -200,7 +200,8 @@ at_el1:
     ldr x0, =in_upper_half
     br x0
 
-// Invalidates the boot tables' lines to the point of coherency: they are written and read past the cache until the MMU is on.
+// Invalidates the boot tables' lines to the point of coherency: they are written and read past the cache until the MMU
+// is on.
 invalidate_tables:
     address x0, __tables_start
     add x1, x0, {BOOT_TABLES_BYTES}
@@ -346,9 +347,9 @@ set_up_translation:
     isb
     ret
 
-// replace_root(x0: the new TTBR1 root, x1: the root of an empty table). Called at its physical address, where TTBR0 maps it: the two
-// roots map some addresses by leaves of different size, so that neither may be live while the TLB still knows the other. Uses no
-// stack. Leaves TTBR0 at the empty root too.
+// replace_root(x0: the new TTBR1 root, x1: the root of an empty table). Called at its physical address, where TTBR0
+// maps it: the two roots map some addresses by leaves of different size, so that neither may be live while the TLB
+// still knows the other. Uses no stack. Leaves TTBR0 at the empty root too.
     .global replace_root
 replace_root:
     msr ttbr1_el1, x1

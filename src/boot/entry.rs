@@ -7,8 +7,8 @@ use mm::desc::{Attr, Descriptor, Format, LeafBits, Level};
 use pkeys::Por;
 use pkeys::pi::{PIR_EL1, PIRE0_EL1, pir_under};
 
-/// Pages of the `tables` block that the boot tables take: TTBR0's three, TTBR1's root, level 1 table, two level 2 tables (image;
-/// windows), the early device page's level 3 table, and two for the linear address of the block itself.
+/// Pages of the `tables` block that the boot tables take: TTBR0's three, TTBR1's root, level 1 table, two level 2
+/// tables (image; windows), the early device page's level 3 table, and two for the linear address of the block itself.
 pub const BOOT_TABLES: u64 = 10;
 /// Which of them is the level 3 table of the early device page; its entry 0 is the page.
 pub const EARLY_DEVICE_TABLE: u64 = 7;
@@ -27,7 +27,8 @@ const fn block(attr: Attr) -> u64 {
     Descriptor::leaf(Frame::from_number(0), bits, Level::L2).bits()
 }
 
-/// SCTLR_EL1 with the MMU off: nothing but RES1 bits (Arm ARM D24.2 "SCTLR_EL1"; LSMAOE, nTLSMD, SPAN, EIS, TSCXT, EOS).
+/// SCTLR_EL1 with the MMU off: nothing but RES1 bits (Arm ARM D24.2 "SCTLR_EL1"; LSMAOE, nTLSMD, SPAN, EIS, TSCXT,
+/// EOS).
 const SCTLR_MMU_OFF: u64 = 1 << 29 | 1 << 28 | 1 << 23 | 1 << 22 | 1 << 20 | 1 << 11;
 /// With the MMU on: M, C, SA, SA0, SED, I, DZE, UCT, nTWI, nTWE, UCI. The entry code clears SPAN where there is PAN.
 const SCTLR_MMU_ON: u64 = SCTLR_MMU_OFF
@@ -42,7 +43,8 @@ const SCTLR_MMU_ON: u64 = SCTLR_MMU_OFF
     | 1 << 16
     | 1 << 18
     | 1 << 26;
-/// TCR_EL1: T0SZ and T1SZ 16 (48 bits), walks write-back and inner shareable, 4 KiB granules. The entry code adds IPS, AS, HPD and E0PD.
+/// TCR_EL1: T0SZ and T1SZ 16 (48 bits), walks write-back and inner shareable, 4 KiB granules. The entry code adds IPS,
+/// AS, HPD and E0PD.
 const TCR: u64 = 16 | 1 << 8 | 1 << 10 | 3 << 12 | 16 << 16 | 1 << 24 | 1 << 26 | 3 << 28 | 2 << 30;
 /// MAIR_EL1: 0 normal write-back, 1 Device-nGnRE.
 const MAIR: u64 = 0xff | 0x04 << 8;
@@ -75,8 +77,8 @@ global_asm!(
 pub unsafe fn replace_root(image: Placement, root: Frame, empty: Frame) {
     let linked = (&raw const replace_root_code).addr() as u64;
     let address = linked - image::start() + image.all().start;
-    // SAFETY: by (1) TTBR0 maps the block with this code at its physical address, and no exception comes between; the code
-    // uses no stack and goes on, by (2), where it left.
+    // SAFETY: by (1) TTBR0 maps the block with this code at its physical address, and no exception comes between; the
+    // code uses no stack and goes on, by (2), where it left.
     unsafe {
         asm!(
             "blr {}",

@@ -92,13 +92,14 @@ pub(super) struct Built {
 }
 
 impl Built {
-    /// Makes the root the live one, and takes the boot tables out of use. Device addresses change to [`device_address`].
+    /// Makes the root the live one, and takes the boot tables out of use. Device addresses change to
+    /// [`device_address`].
     ///
     /// # Safety
     /// The boot tables are live, and interrupts are masked.
     pub(super) unsafe fn enter(&self, image: Placement) {
-        // SAFETY: the caller's promise; and the root maps every part of the image (the boot stack among it) at its link address with
-        // the boot tables' attributes, and the builder has published both tables.
+        // SAFETY: the caller's promise; and the root maps every part of the image (the boot stack among it) at its link
+        // address with the boot tables' attributes, and the builder has published both tables.
         unsafe { entry::replace_root(image, self.root.table().frame(), self.empty_root) };
         tables::set_root(self.root);
     }
@@ -133,8 +134,9 @@ impl Built {
     }
 }
 
-/// Frame numbers of the zone that tables come from: 1 GiB or a sixteenth of RAM from the first bank on, whichever is more,
-/// and the image in any case. It is mapped by 2 MiB blocks, so the end is a multiple of 1 GiB: all else can have larger ones.
+/// Frame numbers of the zone that tables come from: 1 GiB or a sixteenth of RAM from the first bank on, whichever is
+/// more, and the image in any case. It is mapped by 2 MiB blocks, so the end is a multiple of 1 GiB: all else can have
+/// larger ones.
 fn zone(ram: &Ram, image: Placement) -> Range<u64> {
     let start = ram.start() / BLOCK * BLOCK;
     let wanted = start + (ram.total() / 16).max(1);
@@ -144,8 +146,8 @@ fn zone(ram: &Ram, image: Placement) -> Range<u64> {
 
 fn zero(frames: FrameRange) {
     for frame in frames {
-        // SAFETY: the frames are the free ones of the tables' block, which the boot tables map writable at its linear address,
-        // and to which nothing refers yet.
+        // SAFETY: the frames are the free ones of the tables' block, which the boot tables map writable at its linear
+        // address, and to which nothing refers yet.
         unsafe { Arm::zero_page(linear::ptr(frame.start())) };
     }
 }
@@ -157,8 +159,8 @@ fn mapping(va: u64, range: Range<u64>, attr: Attr, largest: Level) -> Mapping {
     Mapping { va, pa, bytes: range.end - range.start, attr, largest }
 }
 
-/// The attributes of `part` at its link address (`None`: not mapped there) and in the linear map. No part is writable by one
-/// address and executable by the other.
+/// The attributes of `part` at its link address (`None`: not mapped there) and in the linear map. No part is writable
+/// by one address and executable by the other.
 const fn attributes(part: Part) -> (Option<Attr>, Attr) {
     match part {
         Part::Text => (Some(Attr::KernelText), Attr::KernelRodata),

@@ -60,8 +60,8 @@ unsafe extern "Rust" {
     fn palisade_main(boot: &Boot) -> u32;
 }
 
-/// Where the entry code comes to: in the upper half, on the boot stack, with the boot tables. `fdt` is the FDT's physical
-/// address (0: none found), `image` that of the image.
+/// Where the entry code comes to: in the upper half, on the boot stack, with the boot tables. `fdt` is the FDT's
+/// physical address (0: none found), `image` that of the image.
 #[unsafe(no_mangle)]
 extern "C" fn boot_start(fdt: u64, image: u64) -> ! {
     let image = Placement::new(image);
@@ -123,8 +123,8 @@ fn read_machine(fdt: u64) -> Machine<'static> {
     assert!(fdt != 0, "the boot loader passed no device tree");
     let within = fdt % BLOCK;
     let base = ptr::with_exposed_provenance::<u8>((entry::FDT_WINDOW + within) as usize);
-    // SAFETY: the entry code has mapped the block that holds the FDT and the one after it, read-only, and has found an FDT's magic
-    // there; nothing writes it.
+    // SAFETY: the entry code has mapped the block that holds the FDT and the one after it, read-only, and has found an
+    // FDT's magic there; nothing writes it.
     let head = unsafe { slice::from_raw_parts(base, FDT_HEAD) };
     let size = machine::blob_size(head).unwrap_or_else(|error| panic!("{error}"));
     assert!(size as u64 <= BLOCK, "a device tree of {size} bytes; the boot protocol allows 2 MiB");

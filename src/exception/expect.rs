@@ -38,8 +38,8 @@ impl Expectation {
 
 static EXPECTED: Mutex<Option<Expectation>> = Mutex::new(None);
 
-/// Announces what is to end the kernel. The next exception that would be a panic ends it with exit code 0 where it is just
-/// this, and with code 1 and the panic's report where it is anything else.
+/// Announces what is to end the kernel. The next exception that would be a panic ends it with exit code 0 where it is
+/// just this, and with code 1 and the panic's report where it is anything else.
 pub fn expect(expectation: Expectation) {
     *EXPECTED.lock() = Some(expectation);
 }

@@ -1,8 +1,8 @@
 //! Overlay faults that are over before they are handled.
 //!
-//! A write of POR_EL1 holds for the accesses after the next context synchronisation event. A section may open without one
-//! (or an implementation may deliver the fault of an access that ran ahead), so that an access faults though POR_EL1, as
-//! read, allows it. Taking the exception was such an event: the access can be tried again.
+//! A write of POR_EL1 holds for the accesses after the next context synchronisation event. A section may open without
+//! one (or an implementation may deliver the fault of an access that ran ahead), so that an access faults though
+//! POR_EL1, as read, allows it. Taking the exception was such an event: the access can be tried again.
 
 use crate::syndrome::{Access, Fault, Kind};
 use core::arch::asm;
@@ -12,8 +12,8 @@ use platform::arch::{Arch, Arm};
 /// PAR_EL1.F: the translation was aborted.
 const PAR_FAULT: u64 = 1;
 
-/// Whether the access would pass with POR_EL1 as the interrupted code had written it. The MMU itself is asked, so that a fault
-/// with any other cause is never retried. Only where POR_EL1 is a register.
+/// Whether the access would pass with POR_EL1 as the interrupted code had written it. The MMU itself is asked, so that
+/// a fault with any other cause is never retried. Only where POR_EL1 is a register.
 pub(super) fn would_pass(fault: &Fault) -> bool {
     const BOTH: Por = Por::ALL_OPEN;
     if !matches!(fault.kind(), Kind::Permission(_)) || fault.access() == Access::Execute {

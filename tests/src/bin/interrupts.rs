@@ -1,4 +1,5 @@
-//! Interrupts inside an open section: the handler runs closed and opens a section of its own, and the section goes on open.
+//! Interrupts inside an open section: the handler runs closed and opens a section of its own, and the section goes on
+//! open.
 //! expect: 0
 #![no_std]
 #![no_main]

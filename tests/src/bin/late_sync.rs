@@ -1,5 +1,5 @@
-//! A section that opens without an ISB writes all the same: a fault for lack of one is over when it is handled, and is retried. A real
-//! one is not.
+//! A section that opens without an ISB writes all the same: a fault for lack of one is over when it is handled, and is
+//! retried. A real one is not.
 //! expect: 0
 #![no_std]
 #![no_main]
