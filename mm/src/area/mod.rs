@@ -10,7 +10,7 @@
 //! Frames first (their contents are anything, as with Linux's vmalloc), then one section that makes missing tables and stores
 //! all entries, so an area costs two POR writes and one ISB beyond the baseline, however large it is. Whatever fails, fails
 //! before the first entry is stored. The code that runs with the kernel's tables open is only that: no frame is allocated
-//! there. Leaf tables stay once made.
+//! there, unless the table pool has to grow. Leaf tables stay once made, as in Linux, but where a block takes one's place.
 //!
 //! # Freeing
 //! [`Areas::vfree`] and [`Areas::vm_unmap_ram`] only put the area on a list: no table is written, nothing is flushed, no section

@@ -265,6 +265,9 @@ fn boxed<T, const N: usize>(make: impl FnMut() -> T) -> Result<Box<[T; N]>, OutO
 
 /// The leaf table that was used last in a class's arena: number of the 2 MiB that it maps in bits 36 and up, its frame's
 /// below. Only for classes whose slots are no larger than that: their leaf tables stay for ever, so a hint is never wrong.
+///
+/// A CPU that takes the hint has not read the entries that lead to the table. So the hint is released after they were
+/// stored and acquired before it is used: what they say is then known to this CPU's walker too.
 #[derive(Debug)]
 pub(super) struct LeafHint(AtomicU64);
 
@@ -278,13 +281,13 @@ impl LeafHint {
     /// The leaf table for `va`, if it is the one used last. (Frame 0 is never a table of an arena.)
     #[inline(always)]
     pub(super) fn get(&self, va: VirtAddr) -> Option<Frame> {
-        let hint = self.0.load(Ordering::Relaxed);
+        let hint = self.0.load(Ordering::Acquire);
         let frame = hint & ((1 << LeafHint::FRAME_BITS) - 1);
         (frame != 0 && hint >> LeafHint::FRAME_BITS == LeafHint::span(va)).then(|| Frame::from_number(frame))
     }
 
     pub(super) fn set(&self, va: VirtAddr, table: Frame) {
-        self.0.store(LeafHint::span(va) << LeafHint::FRAME_BITS | table.number(), Ordering::Relaxed);
+        self.0.store(LeafHint::span(va) << LeafHint::FRAME_BITS | table.number(), Ordering::Release);
     }
 }
 

@@ -131,6 +131,27 @@ fn per_write_opens_for_each_entry() {
 }
 
 #[test]
+fn mapping_frames_that_exist_costs_the_same() {
+    let (machine, areas) = setup(12);
+    let frames: Vec<Frame> = (0..5).map(|_| machine.memory.frames.alloc().unwrap()).collect();
+    let warm = areas.vm_map_ram::<B>(&frames).unwrap();
+    areas.vm_unmap_ram::<B>(warm, 5).unwrap();
+    areas.purge::<B>();
+    Recorder::take();
+    let addr = areas.vm_map_ram::<B>(&frames).unwrap();
+    let made = Recorder::take();
+    assert_eq!((addr, count(&made, is_store)), (warm, 5));
+    assert_eq!(without_stores(&made), [OPEN, Op::Isb, CLOSE, Op::DsbIshst, Op::Isb]);
+    areas.vm_unmap_ram::<B>(addr, 5).unwrap();
+    assert_eq!(Recorder::take(), []);
+    areas.purge::<B>();
+    let purged = Recorder::take();
+    assert_eq!(count(&purged, is_store), 5);
+    let expected = [vec![OPEN, Op::Isb, CLOSE, Op::DsbIshst], tlbis(addr, 5), vec![Op::DsbIsh, Op::Isb]].concat();
+    assert_eq!(without_stores(&purged), expected);
+}
+
+#[test]
 fn one_purge_serves_many_areas() {
     let (machine, areas) = setup(40);
     let before = unheld(&machine);
