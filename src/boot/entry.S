@@ -56,8 +56,11 @@ start:
     isb
     b at_el1
 
-// Sets "eq" where an FDT lies at x20: its magic is big-endian 0xd00dfeed.
+// Sets "eq" where an FDT lies at x20: its magic is big-endian 0xd00dfeed. The boot protocol has only the image clean to the
+// point of coherency, and this reads past the cache.
 is_fdt:
+    dc civac, x20
+    dsb sy
     ldr w0, [x20]
     mov w1, #0x0dd0
     movk w1, #0xedfe, lsl #16
@@ -92,6 +95,8 @@ from_el3:
 5:  isb
     has id_aa64pfr0_el1, 8      // EL2
     b.eq 6f
+    ldr x0, ={SCTLR_EL2_MMU_OFF} // UNKNOWN at a reset into EL3
+    msr sctlr_el2, x0
     mov x0, #0x3c9              // EL2h, DAIF masked
     adr x1, from_el2
     b 7f
@@ -103,11 +108,15 @@ from_el3:
     msr elr_el3, x1
     eret
 
-// EL2: nothing below traps, no second stage. x10 tells whether HCR_EL2.E2H is 1 (it can't be cleared on some cores);
-// with E2H, CNTHCTL_EL2 and CPTR_EL2 have the layout of their EL1 counterparts, and SCTLR_EL1 is reached as SCTLR_EL12.
+// EL2: nothing below traps, no second stage. x10 tells whether HCR_EL2.E2H is 1: on some cores it can't be cleared, and
+// on those without FEAT_E2H0 it is RES1, which software has to write as such. With E2H, CNTHCTL_EL2 and CPTR_EL2 have the
+// layout of their EL1 counterparts, and SCTLR_EL1 is reached as SCTLR_EL12.
 from_el2:
     mov x0, #(1 << 31)          // RW
-    msr hcr_el2, x0
+    has s3_0_c0_c7_4, 24        // ID_AA64MMFR4_EL1.E2H0: 0 with FEAT_E2H0
+    b.eq 1f
+    orr x0, x0, #(1 << 34)      // E2H
+1:  msr hcr_el2, x0
     isb
     mrs x10, hcr_el2
     ldr x0, ={SCTLR_MMU_OFF}
@@ -327,8 +336,9 @@ set_up_translation:
     bic x22, x22, #(1 << 23)    // SPAN: an exception sets PSTATE.PAN
 4:  has s3_0_c0_c7_3, 0         // FEAT_TCR2
     b.eq 7f
+    mov x0, #0
     has s3_0_c0_c7_3, 8         // FEAT_S1PIE
-    b.eq 7f
+    b.eq 6f
     mov x0, #(1 << 1)           // PIE
     ldr x1, ={PIR_CLOSED}
     has s3_0_c0_c7_3, 16        // FEAT_S1POE
@@ -340,7 +350,7 @@ set_up_translation:
 5:  msr s3_0_c10_c2_3, x1       // PIR_EL1
     ldr x1, ={PIRE0}
     msr s3_0_c10_c2_2, x1       // PIRE0_EL1
-    msr s3_0_c2_c0_3, x0        // TCR2_EL1
+6:  msr s3_0_c2_c0_3, x0        // TCR2_EL1
 7:  isb
     tlbi vmalle1
     dsb nsh

@@ -30,6 +30,8 @@ const fn block(attr: Attr) -> u64 {
 /// SCTLR_EL1 with the MMU off: nothing but RES1 bits (Arm ARM D24.2 "SCTLR_EL1"; LSMAOE, nTLSMD, SPAN, EIS, TSCXT,
 /// EOS).
 const SCTLR_MMU_OFF: u64 = 1 << 29 | 1 << 28 | 1 << 23 | 1 << 22 | 1 << 20 | 1 << 11;
+/// The same of SCTLR_EL2 (bits 29, 28, 23, 22, 18, 16, 11, 5 and 4).
+const SCTLR_EL2_MMU_OFF: u64 = 0x30c5_0830;
 /// With the MMU on: M, C, SA, SA0, SED, I, DZE, UCT, nTWI, nTWE, UCI. The entry code clears SPAN where there is PAN.
 const SCTLR_MMU_ON: u64 = SCTLR_MMU_OFF
     | 1 << 0
@@ -61,6 +63,7 @@ global_asm!(
     DATA = const block(Attr::KernelData),
     SCTLR_MMU_OFF = const SCTLR_MMU_OFF,
     SCTLR_MMU_ON = const SCTLR_MMU_ON,
+    SCTLR_EL2_MMU_OFF = const SCTLR_EL2_MMU_OFF,
     TCR = const TCR,
     MAIR = const MAIR,
     POR_CLOSED = const Por::CLOSED.bits(),
