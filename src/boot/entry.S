@@ -56,8 +56,8 @@ start:
     isb
     b at_el1
 
-// Sets "eq" where an FDT lies at x20: its magic is big-endian 0xd00dfeed. The boot protocol has only the image clean to the
-// point of coherency, and this reads past the cache.
+// Sets "eq" where an FDT lies at x20: its magic is big-endian 0xd00dfeed. The boot protocol has only the image clean to
+// the point of coherency, and this reads past the cache.
 is_fdt:
     dc civac, x20
     dsb sy
@@ -109,8 +109,8 @@ from_el3:
     eret
 
 // EL2: nothing below traps, no second stage. x10 tells whether HCR_EL2.E2H is 1: on some cores it can't be cleared, and
-// on those without FEAT_E2H0 it is RES1, which software has to write as such. With E2H, CNTHCTL_EL2 and CPTR_EL2 have the
-// layout of their EL1 counterparts, and SCTLR_EL1 is reached as SCTLR_EL12.
+// on those without FEAT_E2H0 it is RES1, which software has to write as such. With E2H, CNTHCTL_EL2 and CPTR_EL2 have
+// the layout of their EL1 counterparts, and SCTLR_EL1 is reached as SCTLR_EL12.
 from_el2:
     mov x0, #(1 << 31)          // RW
     has s3_0_c0_c7_4, 24        // ID_AA64MMFR4_EL1.E2H0: 0 with FEAT_E2H0

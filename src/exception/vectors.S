@@ -4,17 +4,17 @@
 //   vectors_emulated   PIR_EL1 has its effect: saved, closed, restored; the CPU's header holds what POR_EL1 reads as
 //   vectors_virtual    the CPU's header holds it, and nothing enforces it
 //
-// Every entry builds an ExceptionFrame on the current stack and calls exception_dispatch(frame, vector). The handler runs with
-// POR_EL1 at its closed value; what the frame holds when it returns is what the interrupted code goes on with, POR_EL1 and
-// PIR_EL1 excepted. Those are in the frame for reports only: what is in memory can be forged. What is restored is one of four
-// constants, chosen by two bits that never leave the CPU: which gated keys were open. TPIDRRO_EL0 is a stack of such pairs, the
-// innermost exception's lowest; 32 deep, which the kernel's stacks are not.
+// Every entry builds an ExceptionFrame on the current stack and calls exception_dispatch(frame, vector). The handler
+// runs with POR_EL1 at its closed value; what the frame holds when it returns is what the interrupted code goes on
+// with, POR_EL1 and PIR_EL1 excepted. Those are in the frame for reports only: what is in memory can be forged. What is
+// restored is one of four constants, chosen by two bits that never leave the CPU: which gated keys were open.
+// TPIDRRO_EL0 is a stack of such pairs, the innermost exception's lowest, for 32 exceptions; they nest a handful deep.
 
     .section .text.vectors, "ax"
 
-// One entry. Kernel stacks have bit 16 of their addresses set, and it is clear in the guard below, so SP tells an overflow without a
-// register to spare: SP and x0 are swapped by sums and differences. An overflow goes on on this CPU's overflow stack. The
-// EL0 thread registers are scratch there, pairs included: the kernel is about to panic.
+// One entry. Kernel stacks have bit 16 of their addresses set, and it is clear in the guard below, so SP tells an
+// overflow without a register to spare: SP and x0 are swapped by sums and differences. An overflow goes on on this
+// CPU's overflow stack. The EL0 thread registers are scratch there, pairs included: the kernel is about to panic.
 .macro entry kind, vector
     .balign 0x80
     sub sp, sp, #{FRAME}
@@ -42,7 +42,8 @@
     b enter_\kind
 .endm
 
-// Saves everything but x0 and x1, which the entry has saved. In: x0 the interrupted SP, x1 the vector. Out: x0 free, x1 kept.
+// Saves everything but x0 and x1, which the entry has saved. In: x0 the interrupted SP, x1 the vector. Out: x0 free, x1
+// kept.
 .macro save
     stp x2, x3, [sp, #16]
     stp x4, x5, [sp, #32]

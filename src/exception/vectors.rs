@@ -21,11 +21,11 @@ const fn bit(closed: u64, open: u64) -> u32 {
 const _: () = assert!(Por::CLOSED.writable() == 0 && Por::ALL_OPEN.writable() == 3);
 const _: () = assert!(UserTables::OPEN.writable() == 1 && KernelTables::OPEN.writable() == 2);
 
-/// Replaces what the interrupted code goes on with in POR_EL1: one of the four values that sections set, whichever lets the same
-/// keys be written as `por` does.
+/// Replaces what the interrupted code goes on with in POR_EL1: one of the four values that sections set, whichever lets
+/// the same keys be written as `por` does.
 pub fn resume_with(por: Por) {
-    // SAFETY: every vector has pushed a pair onto TPIDRRO_EL0 before it calls Rust, and this changes no other; nothing but the
-    // vectors' way back reads the register.
+    // SAFETY: every vector has pushed a pair onto TPIDRRO_EL0 before it calls Rust, and this changes no other; nothing
+    // but the vectors' way back reads the register.
     unsafe {
         asm!(
             "mrs {stack}, tpidrro_el0",

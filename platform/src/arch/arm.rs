@@ -140,7 +140,7 @@ impl Arch for Arm {
 
     #[inline(always)]
     unsafe fn copy_page(from: *const u8, to: *mut u8) {
-        // SAFETY: the caller owns `to`, may read `from`, and they do not overlap; 64 bytes a round, 64 rounds.
+        // SAFETY: the caller owns `to`, may read `from`, and they do not overlap; 32 bytes a round, 128 rounds.
         unsafe {
             asm!(
                 "2: ldp {a}, {b}, [{s}], #16",
