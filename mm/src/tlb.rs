@@ -1,5 +1,5 @@
 //! The TLB protocol: the order of store, barrier, invalidation and barrier, as functions and no habit
-//! (Arm ARM D8.16, B2.3.12, K14 "TLB maintenance").
+//! (Arm ARM D8.17).
 //!
 //! [`publish`] and [`flush`] end in an ISB, so that a section's closing register write, which comes before them, needs none of its own.
 

@@ -19,7 +19,7 @@ pub struct Asid(pub u16);
 #[must_use]
 pub struct Synced(());
 
-/// Barriers, TLBIs and register writes of one PE (Arm ARM DDI 0487, D8.16 "TLB maintenance", B2.3 "barriers").
+/// Barriers, TLBIs and register writes of one PE (Arm ARM DDI 0487, D8.17 "TLB maintenance", B2.3 "barriers").
 ///
 /// All TLBIs are broadcast to the Inner Shareable domain unless their name says local. None of them has a barrier of
 /// its own: the callers in `mm::tlb` put those around.

@@ -45,7 +45,7 @@ impl IdRegisters {
     }
 }
 
-/// FEAT_BBM: how a live entry may change its block size (D8.16.1, "break-before-make").
+/// FEAT_BBM: how a live entry may change its block size (D8.17.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockChange {
     /// Level 0: break-before-make always.
