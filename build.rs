@@ -4,7 +4,9 @@ use std::env;
 use std::path::Path;
 
 fn main() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/boot/kernel.ld");
+    // Read when the script runs: a target folder may outlive the checkout that this program was compiled in.
+    let package = env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR for build scripts");
+    let script = Path::new(&package).join("src/boot/kernel.ld");
     println!("cargo::rerun-if-changed={}", script.display());
     if env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "none") {
         println!("cargo::rustc-link-arg-bins=-T{}", script.display());

@@ -10,7 +10,9 @@ const SETUP_FAILED: u8 = 10;
 
 /// Replaces this process by `qemu.sh` with the same arguments; returns only where that fails.
 pub fn run() -> ExitCode {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("qemu.sh");
+    // Cargo says where the package is now; without it, where it was when this program was built.
+    let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let script = Path::new(&package).join("qemu.sh");
     let error = Command::new(&script).args(env::args_os().skip(1)).exec();
     eprintln!("palisade: cannot run {}: {error}; run it from a checkout of the repository", script.display());
     ExitCode::from(SETUP_FAILED)
