@@ -52,6 +52,9 @@ impl KernelRoot {
     }
 
     /// The table of `level` that holds `va`'s entry, made on the way by `source` where it is missing.
+    ///
+    /// # Panics
+    /// Where a larger leaf maps `va`: a table in its place would take break-before-make.
     #[inline]
     pub(crate) fn table_for<P: Policy>(
         &self,
@@ -69,11 +72,12 @@ impl KernelRoot {
             let entry = table.entry(at, va);
             table = match entry.get().decode(at) {
                 Decoded::Table(frame) => Table::at(frame),
-                _ => {
+                Decoded::Absent => {
                     let new = source(below)?;
                     entry.set(token, Descriptor::table(new.frame()));
                     new
                 }
+                other => panic!("{va} is mapped at {at} ({other:?}): no table goes there"),
             };
             at = below;
         }
@@ -105,11 +109,14 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Begins a root. `free` is what of the `tables` block is free: zeroed, mapped writable at its linear address.
+    /// Begins a root. `free` is what of the `tables` block is free.
     ///
     /// # Errors
     /// Out of memory where `free` is empty.
-    pub fn new(free: FrameRange, format: Format) -> Result<Self, OutOfMemory> {
+    ///
+    /// # Safety
+    /// The frames of `free` are all zero, mapped writable at their linear addresses, and used by nothing else.
+    pub unsafe fn new(free: FrameRange, format: Format) -> Result<Self, OutOfMemory> {
         if free.count() == 0 {
             return Err(OutOfMemory { order: 0 });
         }

@@ -154,8 +154,11 @@ impl TablePool {
     }
 
     /// Gives the pool a block that lies under the kernel-table key already: the one in the image. Its first `used` frames are
-    /// live tables, the rest is zero.
-    pub fn donate(&self, block: Frame, used: u64) {
+    /// live tables.
+    ///
+    /// # Safety
+    /// The block's other frames are all zero, and used by nothing else. It has not been given before.
+    pub unsafe fn donate(&self, block: Frame, used: u64) {
         for (i, frame) in block_frames(block).enumerate() {
             frame.meta().set_kind(if (i as u64) < used { Kind::Table } else { Kind::Pool });
         }

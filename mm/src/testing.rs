@@ -26,7 +26,8 @@ impl Machine {
         let arena = Arena::new(blocks * BLOCK_FRAMES);
         Recorder::preset_por(Por::CLOSED.bits());
         let tables = FrameRange::new(Frame::from_number(0), BLOCK_FRAMES).unwrap();
-        let mut builder = Builder::new(tables, Format::Indirect).unwrap();
+        // SAFETY: the arena is new: zero, and used by nothing else.
+        let mut builder = unsafe { Builder::new(tables, Format::Indirect) }.unwrap();
         for block in 0..blocks {
             let frame = Frame::from_number(block * BLOCK_FRAMES);
             let attr = if block == 0 { Attr::TableFrames(Pkey::KernelTables) } else { Attr::KernelData };
@@ -42,7 +43,8 @@ impl Machine {
         // SAFETY: the arena's frames after the first block are used by nothing, and their metadata is fresh.
         unsafe { frames.add_range(rest) };
         let pool = TablePool::new(Frame::from_number(0), blocks).unwrap();
-        pool.donate(tables.start(), used);
+        // SAFETY: the builder has used the first frames of the block and left the others as they were.
+        unsafe { pool.donate(tables.start(), used) };
         let memory = Memory { frames, pool, asids: Asids::new(8).unwrap(), kernel, empty_root };
         Recorder::take();
         Machine { memory: Box::leak(Box::new(memory)), arena }

@@ -27,6 +27,9 @@ const DEVICE_BASE: u64 = 0xffff_c000_0000_0000;
 /// Free memory, in bytes, below which the kernel does not try.
 const LEAST_FREE: u64 = 64 << 20;
 const GIB: u64 = 1 << 30;
+/// Most bytes, holes included, that the zone of tables reaches over for a sixteenth of RAM: with its end rounded up, what the
+/// pool can number.
+const MOST_ZONE: u64 = 126 * GIB;
 
 static MEMORY: Once<Memory> = Once::new();
 
@@ -38,6 +41,14 @@ pub(super) enum MemoryError {
     TooLittle {
         /// What is free.
         free: u64,
+    },
+    /// No bank holds the kernel's image.
+    #[error("the device tree names no memory where the kernel lies, from {start:#x} to {end:#x}")]
+    NoImage {
+        /// The image's first physical address.
+        start: u64,
+        /// The first after it.
+        end: u64,
     },
     /// No room for something that boot needs, in one piece.
     #[error("too little memory: {0}; boot with more")]
@@ -63,6 +74,10 @@ struct Plan {
 /// Builds the kernel's root and puts it into force; POR_EL1 is closed, and the tables lie under their key from here on.
 pub(super) fn build_root(machine: &Machine<'_>, image: Placement, features: &Features) -> Result<Built, MemoryError> {
     let mut ram = Ram::new(&machine.banks, &machine.reserved, image.all());
+    if !ram.holds(&image.all()) {
+        let Range { start, end } = image.all();
+        return Err(MemoryError::NoImage { start, end });
+    }
     let zone = zone(&ram, image);
     let stacks = stack::Backing::take(&mut ram)?;
     let mut plan = Plan { ram, zone, stacks };
@@ -71,7 +86,9 @@ pub(super) fn build_root(machine: &Machine<'_>, image: Placement, features: &Fea
         .expect("the tables' block lies in physical memory");
     zero(free);
     let format = if features.s1pie && features.tcr2 { Format::Indirect } else { Format::Direct };
-    let mut builder = Builder::new(free, format)?;
+    // SAFETY: these frames of the tables' block have just been zeroed; the boot tables, which are live, do without them
+    // and map them writable at their linear addresses.
+    let mut builder = unsafe { Builder::new(free, format) }?;
     map_image(&mut builder, image)?;
     map_linear(&mut builder, &plan)?;
     map_metadata(&mut builder, &mut plan)?;
@@ -121,7 +138,8 @@ impl Built {
             return Err(MemoryError::TooLittle { free });
         }
         let pool = TablePool::new(Frame::from_number(zone.start), (zone.end - zone.start) * PAGE_SIZE / BLOCK)?;
-        pool.donate(Frame::containing(image.start(Part::Tables)), self.tables_used);
+        // SAFETY: boot tables and builder have used the first frames of the block; the others were zeroed for the builder.
+        unsafe { pool.donate(Frame::containing(image.start(Part::Tables)), self.tables_used) };
         tables::note_levels(self.root);
         let asids = Asids::new(self.asid_bits)?;
         let memory = Memory { frames: &FRAMES, pool, asids, kernel: self.root, empty_root: self.empty_root };
@@ -134,12 +152,11 @@ impl Built {
     }
 }
 
-/// Frame numbers of the zone that tables come from: 1 GiB or a sixteenth of RAM from the first bank on, whichever is
-/// more, and the image in any case. It is mapped by 2 MiB blocks, so the end is a multiple of 1 GiB: all else can have
-/// larger ones.
+/// Frame numbers of the zone that tables come from: a sixteenth of RAM from the first bank on, and the image in any case.
+/// It is mapped by 2 MiB blocks, so the end is a multiple of 1 GiB: all else can have larger ones.
 fn zone(ram: &Ram, image: Placement) -> Range<u64> {
     let start = ram.start() / BLOCK * BLOCK;
-    let wanted = start + (ram.total() / 16).max(1);
+    let wanted = ram.end_of_first(ram.total() / 16).clamp(start + 1, start + MOST_ZONE);
     let end = wanted.max(image.all().end).next_multiple_of(GIB);
     start / PAGE_SIZE..end / PAGE_SIZE
 }

@@ -117,18 +117,24 @@ impl Arch for Arm {
 
     #[inline(always)]
     unsafe fn zero_page(page: *mut u8) {
-        // SAFETY: the caller owns the page. DC ZVA's block size divides 4 KiB (DCZID_EL0.BS <= 9, Arm ARM D24.2.37), is
-        // read here, and the page is aligned to it.
+        // SAFETY: the caller owns the page. DC ZVA's block size divides 4 KiB (DCZID_EL0.BS <= 9, Arm ARM D24.2 "DCZID_EL0"),
+        // is read here, and the page is aligned to it. Where a hypervisor prohibits DC ZVA (DZP, bit 4), stores do.
         unsafe {
             asm!(
                 "mrs {bs}, dczid_el0",
-                "and {bs}, {bs}, #15",
+                "tbz {bs}, #4, 3f",
+                "2: stp xzr, xzr, [{p}], #16",
+                "cmp {p}, {end}",
+                "b.ne 2b",
+                "b 4f",
+                "3: and {bs}, {bs}, #15",
                 "mov {step}, #4",
                 "lsl {step}, {step}, {bs}",
                 "2: dc zva, {p}",
                 "add {p}, {p}, {step}",
                 "cmp {p}, {end}",
                 "b.ne 2b",
+                "4:",
                 p = inout(reg) page => _,
                 end = in(reg) page.add(4096),
                 bs = out(reg) _,
