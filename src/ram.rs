@@ -56,6 +56,26 @@ impl Ram {
         self.banks.total()
     }
 
+    /// Whether all of `range` is RAM of one bank.
+    pub fn holds(&self, range: &Range<u64>) -> bool {
+        self.banks.as_slice().iter().any(|bank| bank.start() <= range.start && range.end <= bank.end())
+    }
+
+    /// The address at which `bytes` of RAM have come, counted from the first bank on; the end of RAM where there is less.
+    pub fn end_of_first(&self, bytes: u64) -> u64 {
+        let mut left = bytes;
+        let mut end = 0;
+        for bank in self.banks.as_slice() {
+            let part = left.min(bank.size());
+            end = bank.start() + part;
+            left -= part;
+            if left == 0 {
+                break;
+            }
+        }
+        end
+    }
+
     /// The banks' whole frames.
     pub fn banks(&self) -> impl Iterator<Item = FrameRange> + '_ {
         self.banks.as_slice().iter().map(|bank| frames(bank.start()..bank.end())).filter(|bank| bank.count() > 0)
@@ -134,6 +154,17 @@ mod tests {
         assert_eq!((ram.start(), ram.total()), (64 * MIB, 108 * MIB));
         let expected = [65 * MIB..70 * MIB, 78 * MIB..120 * MIB, 257 * MIB..270 * MIB, 270 * MIB + 4096..299 * MIB];
         assert_eq!(free(&ram), expected);
+    }
+
+    #[test]
+    fn ram_is_counted_across_holes() {
+        let ram = sample();
+        let at = |mib| ram.end_of_first(mib * MIB) / MIB;
+        assert_eq!([at(1), at(64), at(65), at(108), at(109)], [65, 128, 257, 300, 300]);
+        assert!(ram.holds(&(64 * MIB..128 * MIB)) && ram.holds(&(70 * MIB..78 * MIB)));
+        for outside in [60 * MIB..70 * MIB, 127 * MIB..129 * MIB, 100 * MIB..260 * MIB, 200 * MIB..201 * MIB] {
+            assert!(!ram.holds(&outside), "{outside:x?}");
+        }
     }
 
     #[test]
