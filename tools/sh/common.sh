@@ -61,4 +61,8 @@ lock_cache() {
     }
 }
 
-unlock_cache() { exec {CACHE_LOCK}>&-; }
+# Given back by name: a child that is still there shares the descriptor.
+unlock_cache() {
+    flock -u "$CACHE_LOCK"
+    exec {CACHE_LOCK}>&-
+}

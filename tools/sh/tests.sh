@@ -49,14 +49,14 @@ script_tests() {
 # The kernel itself, without benchmarks unless named: each way in, each size of memory, each refusal.
 main_tests() {
     local kernel=$OUT/$TARGET/release/palisade
-    boot_test "boot at EL1" "$kernel" 0 "--bench none"
-    boot_test "boot at EL2" "$kernel" 0 "--bench none --el2"
-    boot_test "boot the ELF" "$kernel" 0 "--bench none --boot elf"
-    boot_test "boot the ELF at EL2" "$kernel" 0 "--bench none --boot elf --el2"
-    boot_test "against the clock" "$kernel" 0 "--bench none --time host"
-    boot_test "counts against the clock: refusal" "$kernel" 2 "--time host --append time=icount" 'nothing here counts instructions'
-    boot_test "mock gate" "$kernel" 0 "--bench none --gate mock"
-    boot_test "no gate" "$kernel" 0 "--bench fork --size 2M --gate none"
+    boot_test "boot at EL1" "$kernel" 0 "--bench none" '^self-check: passed'
+    boot_test "boot at EL2" "$kernel" 0 "--bench none --el2" '^self-check: passed'
+    boot_test "boot the ELF" "$kernel" 0 "--bench none --boot elf" '^self-check: passed'
+    boot_test "boot the ELF at EL2" "$kernel" 0 "--bench none --boot elf --el2" '^self-check: passed'
+    boot_test "against the clock" "$kernel" 0 "--bench none --time host" '^self-check: passed'
+    boot_test "POR gate" "$kernel" 0 "--bench none --gate por" '^self-check: passed'
+    boot_test "mock gate" "$kernel" 0 "--bench none --gate mock" '^self-check: skipped'
+    boot_test "no gate" "$kernel" 0 "--bench none --gate none" '^self-check: skipped'
     boot_test "four CPUs present" "$kernel" 0 "--bench none --smp 4"
     boot_test "memory 40 MiB: refusal" "$kernel" 4 "--bench none --memory 40M" '[Mm]emory'
     boot_test "memory 128 MiB" "$kernel" 0 "--bench none --memory 128M"
@@ -66,10 +66,12 @@ main_tests() {
     else
         boot_test "memory 64 GiB" "$kernel" 0 "--bench none --memory 64G"
     fi
-    boot_test "two banks, one node" "$kernel" 0 "--bench none --memory 2G --banks 0x40000000:512M,0x80000000:1G"
-    boot_test "two banks, two nodes" "$kernel" 0 "--bench none --memory 2G --bank-nodes 0x40000000:512M,0x80000000:1G"
+    # 1.5 GiB in 4 KiB frames.
+    boot_test "two banks, one node" "$kernel" 0 "--bench none --memory 2G --banks 0x40000000:512M,0x80000000:1G" '393216 frames'
+    boot_test "two banks, two nodes" "$kernel" 0 "--bench none --memory 2G --bank-nodes 0x40000000:512M,0x80000000:1G" '393216 frames'
     boot_test "CPU without S1PIE: refusal" "$kernel" 3 "--bench none --cpu cortex-a72" 'S1PIE|S1POE'
-    boot_test "CPU without S1PIE, unprotected" "$kernel" 0 "--bench none --cpu cortex-a72 --gate none"
+    boot_test "CPU without S1PIE, unprotected" "$kernel" 0 "--bench none --cpu cortex-a72 --gate none" 'none: page tables are writable'
+    boot_test "CPU without S1PIE, POR gate: refusal" "$kernel" 3 "--bench none --cpu cortex-a72 --gate por" 'S1PIE|S1POE'
     boot_test "unknown boot argument" "$kernel" 2 "--append colour=blue" 'colour'
     boot_test "bad benchmark name" "$kernel" 2 "--bench teleport" 'unknown benchmark'
     boot_test "bad size in boot argument" "$kernel" 2 "--append size=lots" 'lots'
