@@ -30,7 +30,7 @@ setup_rust() {
         return
     fi
     if command -v rustup >/dev/null &&
-        quietly "trying to add the target $TARGET by rustup, for at most 20 s" timeout --foreground 20 rustup target add "$TARGET" &&
+        quietly "trying to add the target $TARGET by rustup, for at most 20 s" timeout 20 rustup target add "$TARGET" &&
         has_target "$own"; then
         SYSROOT_FLAG=''
     else
