@@ -23,7 +23,12 @@ pub struct Synced(());
 ///
 /// All TLBIs are broadcast to the Inner Shareable domain unless their name says local. None of them has a barrier of
 /// its own: the callers in `mm::tlb` put those around.
-pub trait Arch: 'static {
+///
+/// # Safety
+/// On a CPU, each method executes just the instruction that it names, for that operand, at its place in program order, and
+/// no compiler moves memory accesses across it: `mm` frees frames in reliance on that. `cpu` is the running CPU's own number,
+/// and interrupts stay masked from `irq_save` to its `irq_restore`.
+pub unsafe trait Arch: 'static {
     /// `ISB`: a context synchronisation event.
     fn isb() -> Synced;
     /// `DSB ISHST`: earlier stores are visible to every table walker of the Inner Shareable domain.
@@ -129,7 +134,8 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-impl<A: Arch> Arch for Counted<A> {
+// SAFETY: each method does what `A`'s does.
+unsafe impl<A: Arch> Arch for Counted<A> {
     fn isb() -> Synced {
         count(&ISBS);
         A::isb()

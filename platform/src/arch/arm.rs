@@ -18,7 +18,9 @@ pub struct CpuHeader {
 /// The CPU that runs this code.
 pub struct Arm;
 
-impl Arch for Arm {
+// SAFETY: each method is the one instruction, by assembly that the compiler takes to read and write memory (but for `cpu`,
+// which reads what never changes).
+unsafe impl Arch for Arm {
     #[inline(always)]
     fn isb() -> Synced {
         // SAFETY: ISB has no operands and changes no memory; without `nomem` the compiler keeps accesses in order.

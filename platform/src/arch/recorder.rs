@@ -62,7 +62,8 @@ impl Recorder {
     }
 }
 
-impl Arch for Recorder {
+// SAFETY: no CPU translates by the host's simulated tables, and each test thread has a log, and a CPU, of its own.
+unsafe impl Arch for Recorder {
     fn isb() -> Synced {
         Self::push(Op::Isb);
         Synced(())
