@@ -1,7 +1,7 @@
 //! Taking a range away, in two passes around one TLB invalidation.
 //!
 //! The first pass makes the range unreachable: a last-level entry at the range's edges is retired (invalid, but still
-//! naming its page), a table that lies in the range as a whole is unhooked by one store. Then the TLBs forget the range.
+//! naming its page), a table that lies in the range as a whole, or holds nothing else, is unhooked by one store. Then the TLBs forget the range.
 //! The second pass reads the retired entries and the unhooked tables, empties them, drops the pages' references and puts the
 //! tables back. So nothing is freed before its last TLB entry is gone (I6), no list of pages needs memory, and a table of
 //! 512 pages costs one store and no barrier of its own.
@@ -72,13 +72,7 @@ impl<P: Policy> AddressSpace<P> {
             if table.frame().meta().tag() == Level::L3 as u16 {
                 reap_leaves(token, self.memory.frames, table.entries());
             } else {
-                for entry in table.entries() {
-                    let descriptor = entry.get();
-                    if descriptor.is_valid() {
-                        entry.set(token, Descriptor::ABSENT);
-                        unhooked.push(Table::at(descriptor.frame()));
-                    }
-                }
+                unhook_all(token, table, &mut unhooked);
             }
             self.memory.put_table(token, table);
         }
@@ -124,6 +118,7 @@ fn detach_entry<P: Policy>(
         return true;
     };
     let table = Table::at(descriptor.frame());
+    let whole = whole || holds_nothing_else(table, below, &range);
     if !whole {
         detach(token, table, below, range, unhooked);
     }
@@ -133,6 +128,34 @@ fn detach_entry<P: Policy>(
         unhooked.push(table);
     }
     unhook
+}
+
+/// Whether a last-level table has entries for pages `range` alone, so that it can go as a whole: half the stores.
+fn holds_nothing_else(table: Table<UserTables>, level: Level, range: &Range<u64>) -> bool {
+    let live = table.frame().meta().live() as usize;
+    let pages = (range.end - range.start) as usize;
+    if level != Level::L3 || live > pages {
+        return false;
+    }
+    let at = index(level, range.start);
+    table.entries()[at..at + pages].iter().filter(|entry| entry.get().is_valid()).count() == live
+}
+
+/// Second pass over a table of tables: empties it. What it leads to is unhooked as well.
+fn unhook_all<P: Policy>(token: Token<'_, P, UserTables>, table: Table<UserTables>, unhooked: &mut Chain) {
+    // The first pass leaves many of them empty, and few are full.
+    let mut left = table.frame().meta().live();
+    let mut entries = table.entries().iter();
+    while left > 0
+        && let Some(entry) = entries.next()
+    {
+        let descriptor = entry.get();
+        if descriptor.is_valid() {
+            entry.set(token, Descriptor::ABSENT);
+            unhooked.push(Table::at(descriptor.frame()));
+            left -= 1;
+        }
+    }
 }
 
 /// Second pass over last-level entries: empties them and drops the references of what they named.
