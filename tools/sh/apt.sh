@@ -82,7 +82,11 @@ apt_find() {
         return 1
     fi
     for suites in "${SUITE_GROUPS[@]}"; do
-        apt_open "$suites" || continue
+        if ! apt_open "$suites"; then
+            # A mirror may lack a suite; one that does not answer lacks them all.
+            grep -q 'does not have a Release file' "$SCRATCH/log" && continue
+            break
+        fi
         reached=yes
         while read -r version suite; do
             upstream=${version#*:}
