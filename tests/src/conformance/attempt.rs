@@ -217,14 +217,14 @@ impl Access {
         !matches!(self, Access::At(Translate::S1E1R | Translate::S1E1W | Translate::S1E0R | Translate::S1E0W))
     }
 
-    const fn from_el0(self) -> bool {
+    const fn is_el0(self) -> bool {
         matches!(self, Access::UserLoad | Access::UserStore | Access::UserFetch)
     }
 
-    /// ESR_EL1 of the abort with fault status `status` (D24.2 "ESR_EL1", ISS encodings of Instruction and Data Aborts). ISV and all
-    /// that it validates is 0 for a stage 1 fault.
+    /// ESR_EL1 of the abort with fault status `status` (D24.2 "ESR_EL1", ISS encodings of Instruction and Data Aborts). ISV is 0
+    /// for a stage 1 fault, and so is all that it validates.
     pub fn syndrome(self, status: u64, bits: u64) -> u64 {
-        let class = match (self.kind(), self.from_el0()) {
+        let class = match (self.kind(), self.is_el0()) {
             (Kind::Fetch, true) => 0x20,
             (Kind::Fetch, false) => 0x21,
             (_, true) => 0x24,
@@ -376,7 +376,7 @@ pub fn vectors() -> u64 {
 
 /// Whether `outcome` is that of an access which is done. Code at EL0 that is done ends in an SVC.
 pub fn is_done(access: Access, outcome: &Outcome, target: Target) -> bool {
-    let Some(exception) = outcome.exception else { return !access.from_el0() };
+    let Some(exception) = outcome.exception else { return !access.is_el0() };
     let (immediate, pc) = match access {
         Access::UserLoad => (0x50, target.user + 8),
         Access::UserStore => (0x50, target.user + 16),
@@ -396,8 +396,8 @@ pub fn is_abort(access: Access, outcome: &Outcome, target: Target, syndrome: u64
         Access::UserStore => (target.page + DATA, Some(target.user + 8)),
         _ => (target.page + DATA, None),
     };
-    let mode = if access.from_el0() { 0 } else { 5 | pstate };
-    let mask = if access.from_el0() { 0xf } else { 0xf | cpu::PAN | cpu::UAO };
+    let mode = if access.is_el0() { 0 } else { 5 | pstate };
+    let mask = if access.is_el0() { 0xf } else { 0xf | cpu::PAN | cpu::UAO };
     exception.esr == syndrome
         && exception.far == far
         && elr.is_none_or(|elr| exception.elr == elr)

@@ -12,6 +12,8 @@ pub const TCR2_POE: u64 = 1 << 3;
 pub const TCR_HPD0: u64 = 1 << 41;
 /// SCTLR_EL1.WXN.
 pub const SCTLR_WXN: u64 = 1 << 19;
+/// SCTLR_EL1.EPAN.
+pub const SCTLR_EPAN: u64 = 1 << 57;
 /// PSTATE.PAN, as the register PAN and in SPSR_EL1.
 pub const PAN: u64 = 1 << 22;
 /// PSTATE.UAO, as the register UAO and in SPSR_EL1.

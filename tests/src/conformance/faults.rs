@@ -52,6 +52,9 @@ fn other_faults(lab: &mut Lab) {
     for (base, overlay) in [(5, 7), (5, 0), (0, 0)] {
         for access in Access::ALL.into_iter().chain(Access::TRANSLATIONS) {
             let setting = setting(lab, base, overlay);
+            if !lab.possible(&setting, access) {
+                continue;
+            }
             // EL0's own code lies below the same root and level 1 table.
             let first = if matches!(access, Access::UserLoad | Access::UserStore) { 2 } else { 0 };
             for level in first..4 {
@@ -69,9 +72,6 @@ fn other_faults(lab: &mut Lab) {
 }
 
 fn judge(lab: &mut Lab, access: Access, outcome: &Outcome, status: u64) {
-    if !lab.has.pan2 && Access::TRANSLATIONS[4..].contains(&access) {
-        return;
-    }
     let right = match access {
         Access::At(_) => outcome.value & 0x0000_ffff_ffff_ffff == failed_translation(status, None),
         _ => is_abort(access, outcome, lab.target(), access.syndrome(status, 0), lab.pstate()),

@@ -88,15 +88,17 @@ fn pairs(lab: &mut Lab, overlays: bool) {
         for outer in 0..16 {
             let setting = with_pi(Setting { poe: overlays, e0poe: overlays, ..lab.base(true) }, inner, outer);
             for (por, por0) in cases {
-                for pan in [false, true] {
-                    let setting = with_po(Setting { pan, ..setting }, *por, *por0);
+                // EPAN does not count with indirect permissions.
+                for (pan, epan) in [(false, false), (true, false), (true, true)] {
+                    let setting = with_po(Setting { pan, epan, ..setting }, *por, *por0);
                     lab.check_all(setting, &Access::ALL);
                     lab.check_all(setting, &Access::TRANSLATIONS);
                 }
             }
         }
     }
-    lab.score.section(format_args!("PIE=1 POE={} PIR_EL1 times PIRE0_EL1, PAN off and on", u8::from(overlays)));
+    lab.score
+        .section(format_args!("PIE=1 POE={} PIR_EL1 times PIRE0_EL1, PAN and EPAN off and on", u8::from(overlays)));
 }
 
 /// Settings with every combination of UXN, PXN, DBM and AP.
@@ -111,15 +113,15 @@ fn direct_leaves(base: Setting) -> impl Iterator<Item = Setting> {
 fn direct(lab: &mut Lab) {
     for wxn in [false, true] {
         for setting in direct_leaves(Setting { wxn, por: 0, por0: 0, ..lab.base(false) }) {
-            for (pan, uao) in [(false, false), (true, false), (false, true), (true, true)] {
-                let setting = Setting { pan, uao, ..setting };
+            for bits in 0..8_u8 {
+                let setting = Setting { pan: bits & 1 != 0, uao: bits & 2 != 0, epan: bits & 4 != 0, ..setting };
                 lab.check_all(setting, &Access::ALL);
                 lab.check_all(setting, &Access::TRANSLATIONS);
                 lab.check(setting, Access::Swap);
             }
         }
     }
-    lab.score.section(format_args!("PIE=0 POE=0 all accesses, WXN, PAN and UAO off and on"));
+    lab.score.section(format_args!("PIE=0 POE=0 all accesses, WXN, PAN, UAO and EPAN off and on"));
 }
 
 /// Table D8-64, R_RLQFP, R_NJJNG; and R_JHSVW, R_BVXDG, HPD0, which switch them off.

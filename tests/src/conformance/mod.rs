@@ -8,7 +8,7 @@
 //! | `rules` | these rules, as tables, with their names; touches no CPU |
 //! | `attempt`, `vectors.S` | accesses that may fault; what a fault has to look like |
 //! | `cpu` | registers, TLB, AT |
-//! | `lab` | tables and registers put into a setting; one case judged; the score |
+//! | `lab`, `score` | tables and registers put into a setting; one case judged; the count |
 //! | `matrix` | permissions: the cross products |
 //! | `faults` | other faults, and what may be held in a TLB |
 //! | `registers` | register bits, UNDEFINED accesses, traps from EL0 |
@@ -24,6 +24,7 @@ mod lab;
 mod matrix;
 mod registers;
 mod rules;
+mod score;
 mod smp;
 
 use attempt::Record;

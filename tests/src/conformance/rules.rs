@@ -182,6 +182,8 @@ pub struct Setting {
     pub pan: bool,
     /// PSTATE.UAO.
     pub uao: bool,
+    /// SCTLR_EL1.EPAN.
+    pub epan: bool,
     /// PIR_EL1.
     pub pir: u64,
     /// PIRE0_EL1.
@@ -264,10 +266,13 @@ impl Setting {
         Verdict::Allowed
     }
 
-    /// Whether PAN takes a privileged data access away: R_TBKKB, or with direct permissions (and SCTLR_EL1.EPAN 0, as here) that
-    /// unprivileged data accesses have some permission.
+    /// Whether PAN takes a privileged data access away. With indirect permissions R_TBKKB; with direct ones that unprivileged accesses
+    /// have some permission, which with SCTLR_EL1.EPAN may be execute (D24.2 "SCTLR_EL1").
     fn pan_applies(&self, outer: Rights) -> bool {
-        if self.pie { field(self.pire0, self.leaf.pi_index) != 0 } else { outer.read || outer.write }
+        if self.pie {
+            return field(self.pire0, self.leaf.pi_index) != 0;
+        }
+        outer.read || outer.write || self.epan && outer.execute
     }
 
     /// R_GDVJK and R_DPZHF; then Tables D8-72 and D8-74. `None` where no overlay is applied.
@@ -306,7 +311,8 @@ impl fmt::Display for Setting {
         let Leaf { level, pi_index, bit7, po_index } = self.leaf;
         let bit = u8::from;
         write!(f, "PIE={} POE={} E0POE={} PAN={}", bit(self.pie), bit(self.poe), bit(self.e0poe), bit(self.pan))?;
-        write!(f, " UAO={} WXN={} HPD0={}", bit(self.uao), bit(self.wxn), bit(self.hpd))?;
+        write!(f, " UAO={} EPAN={} WXN={}", bit(self.uao), bit(self.epan), bit(self.wxn))?;
+        write!(f, " HPD0={}", bit(self.hpd))?;
         let Hierarchy { ap, uxn, pxn } = self.above;
         if self.above != Hierarchy::default() {
             write!(f, " APTable={ap:02b} UXNTable={} PXNTable={}", bit(uxn), bit(pxn))?;

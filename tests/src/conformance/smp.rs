@@ -158,7 +158,7 @@ fn rounds(shared: &Shared, prober: Prober, phase: u64) -> u64 {
     let key = shared.setting.leaf.po_index;
     let mut wrong = 0;
     for round in 0..ROUNDS {
-        let value = ((round + phase) * 7 & 15) as u8;
+        let value = ((round + phase) * 7 % 16) as u8;
         let setting = Setting {
             por: with_field(shared.setting.por, key, value),
             por0: with_field(shared.setting.por0, key, 15 - value),
