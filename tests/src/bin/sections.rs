@@ -54,7 +54,8 @@ fn spaces<P: Policy>(memory: &'static Memory) -> [Line; 9] {
         ("fork", 2 * PAGES + 3, fork),
         // The old page goes before the new one comes.
         ("copying fault", 2, copy),
-        ("protect", PAGES, protect),
+        // The copy alone: the shared pages are read-only as they are.
+        ("protect", 1, protect),
         // The pages and the tables; nothing leads to the root.
         ("end of a space", PAGES + 3, end),
         ("reusing fault", 1, reuse),
