@@ -59,7 +59,8 @@ main_tests() {
     boot_test "against the clock" "$kernel" 0 "--bench none --time host" '^self-check: passed'
     boot_test "POR gate" "$kernel" 0 "--bench none --gate por" '^self-check: passed'
     boot_test "mock gate" "$kernel" 0 "--bench none --gate mock" '^self-check: skipped'
-    boot_test "no gate" "$kernel" 0 "--bench none --gate none" '^self-check: skipped'
+    boot_test "no gate" "$kernel" 0 "--bench fork --size 2M --gate none" '^self-check: skipped'
+    boot_test "counts against the clock: refusal" "$kernel" 2 "--time host --append time=icount" 'nothing here counts instructions'
     boot_test "four CPUs present" "$kernel" 0 "--bench none --smp 4"
     boot_test "memory 40 MiB: refusal" "$kernel" 4 "--bench none --memory 40M" '[Mm]emory'
     boot_test "memory 128 MiB" "$kernel" 0 "--bench none --memory 128M"
