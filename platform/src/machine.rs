@@ -66,7 +66,7 @@ pub struct Machine<'a> {
     pub timer_intid: u32,
     /// How PSCI is called; `None` where the machine has no PSCI.
     pub psci: Option<Conduit>,
-    /// Affinity (MPIDR_EL1 without its flag bits) of each CPU.
+    /// Affinity (MPIDR_EL1 without its flag bits) of each CPU; of the first [`MAX_CPUS`] where there are more.
     pub cpus: ArrayVec<u64, MAX_CPUS>,
     /// The kernel's command line; empty where there is none.
     pub bootargs: &'a str,
@@ -177,5 +177,13 @@ impl<'a> Machine<'a> {
     /// Whatever is wrong or missing first; see [`MachineError`].
     pub fn parse(blob: &'a [u8], address: u64) -> Result<Self, MachineError> {
         tree::parse(blob, address)
+    }
+
+    /// The console's PL011 registers in a device tree that [`Machine::parse`] refuses, so that it can be said why.
+    ///
+    /// # Errors
+    /// Where the blob is broken as a whole, or names no usable PL011.
+    pub fn console(blob: &[u8]) -> Result<PhysRange, MachineError> {
+        tree::console(blob)
     }
 }

@@ -65,8 +65,7 @@ unsafe extern "Rust" {
 #[unsafe(no_mangle)]
 extern "C" fn boot_start(fdt: u64, image: u64) -> ! {
     let image = Placement::new(image);
-    let machine = read_machine(fdt);
-    map_early_uart(&machine, image);
+    let machine = read_machine(fdt, image);
     if let Some(conduit) = machine.psci {
         power::set_conduit(conduit);
     }
@@ -118,8 +117,8 @@ fn give_up(reason: fmt::Arguments<'_>, code: u32) -> ! {
     crate::exit(code)
 }
 
-/// Reads the device tree through its window. There is no UART to complain on where that fails.
-fn read_machine(fdt: u64) -> Machine<'static> {
+/// Reads the device tree through its window, and takes the UART that it names as console.
+fn read_machine(fdt: u64, image: Placement) -> Machine<'static> {
     assert!(fdt != 0, "the boot loader passed no device tree");
     let within = fdt % BLOCK;
     let base = ptr::with_exposed_provenance::<u8>((entry::FDT_WINDOW + within) as usize);
@@ -130,12 +129,17 @@ fn read_machine(fdt: u64) -> Machine<'static> {
     assert!(size as u64 <= BLOCK, "a device tree of {size} bytes; the boot protocol allows 2 MiB");
     // SAFETY: as above; that much from within the first block ends within the second.
     let blob = unsafe { slice::from_raw_parts(base, size) };
-    Machine::parse(blob, fdt).unwrap_or_else(|error| panic!("{error}"))
+    // A tree that makes no machine may still name the UART to complain on.
+    let machine = Machine::parse(blob, fdt);
+    if let Ok(uart) = machine.as_ref().map_or_else(|_| Machine::console(blob), |machine| Ok(machine.uart)) {
+        map_early_uart(uart.start(), image);
+    }
+    machine.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Maps the UART into the page that the boot tables keep for it, so that whatever goes wrong from here on can be told.
-fn map_early_uart(machine: &Machine<'_>, image: Placement) {
-    let uart = machine.uart.start();
+/// Maps the UART at physical address `uart` into the page that the boot tables keep for it, so that whatever goes wrong from here
+/// on can be told.
+fn map_early_uart(uart: u64, image: Placement) {
     let tables = image.start(Part::Tables);
     let table = tables.checked_add(entry::EARLY_DEVICE_TABLE * PAGE_SIZE).expect("the boot tables lie in the image");
     let page = PhysAddr::new(uart).map(Frame::containing).expect("the UART lies in physical memory");

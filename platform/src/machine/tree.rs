@@ -71,6 +71,14 @@ pub(super) fn parse(blob: &[u8], address: u64) -> Result<Machine<'_>, MachineErr
     })
 }
 
+/// The console of a tree that [`parse`] refuses, where it has one.
+pub(super) fn console(blob: &[u8]) -> Result<PhysRange, MachineError> {
+    let blob = Blob::check(blob)?;
+    let tree = Fdt::new_unaligned_fallible(blob.bytes())?;
+    let root = tree.root()?.as_node();
+    uart(root, child(root, "chosen")?, Cells::of(root, Part::Uart)?)
+}
+
 /// `#address-cells` and `#size-cells` of a node, for its children's `reg`.
 #[derive(Clone, Copy)]
 struct Cells {
@@ -239,7 +247,9 @@ fn reserved(
             continue;
         }
         for (start, size) in cells.entries(node, part)? {
-            add(range(part, start, size)?)?;
+            if size > 0 {
+                add(range(part, start, size)?)?;
+            }
         }
     }
     Ok(list)
@@ -314,7 +324,7 @@ fn psci(root: Node<'_>) -> Result<Option<Conduit>, MachineError> {
     }
 }
 
-/// Affinities of the nodes under /cpus that are CPUs.
+/// Affinities of the nodes under /cpus that are CPUs: the first [`MAX_CPUS`].
 fn cpus(root: Node<'_>) -> Result<ArrayVec<u64, MAX_CPUS>, MachineError> {
     let part = Part::Cpus;
     let parent = child(root, "cpus")?.ok_or(MachineError::Missing(part))?;
@@ -325,9 +335,10 @@ fn cpus(root: Node<'_>) -> Result<ArrayVec<u64, MAX_CPUS>, MachineError> {
         if !is_type(node, b"cpu\0")? {
             continue;
         }
-        for (affinity, _) in cells.entries(node, part)?.take(1) {
-            list.try_push(affinity & MPIDR_AFFINITY).map_err(|_| MachineError::TooMany { part, limit: MAX_CPUS })?;
+        if list.is_full() {
+            break;
         }
+        list.extend(cells.entries(node, part)?.take(1).map(|(affinity, _)| affinity & MPIDR_AFFINITY));
     }
     if list.is_empty() { Err(MachineError::Missing(part)) } else { Ok(list) }
 }
