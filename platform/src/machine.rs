@@ -49,7 +49,7 @@ pub enum Gic {
 /// What the device tree says of the machine. Ranges are physical.
 #[derive(Clone, Debug)]
 pub struct Machine<'a> {
-    /// RAM: sorted, overlapping and adjacent banks merged.
+    /// RAM: sorted, overlapping and adjacent banks merged, without what must not be mapped (`no-map`).
     pub banks: Ranges<MAX_BANKS>,
     /// What may not be used as free memory: the memory reservation block, /reserved-memory, the initrd and the device
     /// tree itself. Sorted and merged; parts may lie outside of RAM.

@@ -202,6 +202,23 @@ fn everything_reserved_is_listed() {
 }
 
 #[test]
+fn what_must_not_be_mapped_is_no_ram() {
+    let mut t = board_with_memory();
+    t.begin("reserved-memory").cells("#address-cells", &[1]).cells("#size-cells", &[1]).prop("ranges", &[]);
+    t.begin("firmware@41000000").prop("no-map", &[]).cells("reg", &[0x4100_0000, 0x2000]).end();
+    t.begin("off").prop("no-map", &[]).text("status", "disabled").cells("reg", &[0x4300_0000, 0x1000]).end();
+    t.begin("mapped").cells("reg", &[0x4400_0000, 0x1000]).end();
+    let blob = t.end().end().blob();
+    let plain = Machine::parse(&board_with_memory().end().blob(), AT).unwrap().banks;
+    let mut want = plain.clone();
+    want.remove(range(0x4100_0000, 0x2000)).unwrap();
+    assert_eq!(want.total(), plain.total() - 0x2000);
+    let m = Machine::parse(&blob, AT).unwrap();
+    assert_eq!(m.banks, want);
+    assert!(m.reserved.as_slice().contains(&range(0x4100_0000, 0x2000)));
+}
+
+#[test]
 fn console_is_the_one_that_stdout_names() {
     for (stdout, want) in [
         ("/serial@a000000", 0xa00_0000),

@@ -100,12 +100,17 @@ pub fn blob_size(head: &[u8]) -> Result<usize, BlobError> {
 /// [`BlobError::BadMagic`]; [`BlobError::TooShort`] where it would be longer than `limit`.
 ///
 /// # Safety
-/// The `limit` bytes from `base` are readable memory that nothing writes for the lifetime `'a`.
+/// The `limit` bytes from `base` are readable memory (8 at least), and nothing writes those of the device tree there, as
+/// many as its header states, for the lifetime `'a`.
 pub unsafe fn blob_at<'a>(base: *const u8, limit: usize) -> Result<&'a [u8], BlobError> {
-    // SAFETY: the caller promises `limit` readable bytes at `base` that stay as they are.
-    let window: &'a [u8] = unsafe { core::slice::from_raw_parts(base, limit) };
-    let need = blob_size(window)?;
-    window.get(..need).ok_or(BlobError::TooShort { have: limit, need })
+    // SAFETY: the caller promises 8 readable bytes at `base`, which nothing writes if they begin a device tree; if they do
+    // not, this reference is gone before the caller gets to hear of it.
+    let need = blob_size(unsafe { core::slice::from_raw_parts(base, limit.min(8)) })?;
+    if need > limit {
+        return Err(BlobError::TooShort { have: limit, need });
+    }
+    // SAFETY: the caller promises that the device tree's bytes, `need` of them, are readable and stay as they are.
+    Ok(unsafe { core::slice::from_raw_parts(base, need) })
 }
 
 /// A blob whose form has been checked.

@@ -99,6 +99,24 @@ impl<const N: usize> Ranges<N> {
         Ok(())
     }
 
+    /// Takes a range out, of whatever holds parts of it.
+    ///
+    /// # Errors
+    /// [`Full`], with the list as it was, where a range would fall in two and there is no room for both.
+    pub fn remove(&mut self, range: PhysRange) -> Result<(), Full> {
+        let mut left = ArrayVec::new();
+        for &old in &self.0 {
+            let below = PhysRange::new(old.start, old.end().min(range.start).saturating_sub(old.start));
+            let start = old.start.max(range.end());
+            let above = PhysRange::new(start, old.end().saturating_sub(start));
+            for part in below.into_iter().chain(above) {
+                left.try_push(part).map_err(|_| Full)?;
+            }
+        }
+        self.0 = left;
+        Ok(())
+    }
+
     /// The ranges, ascending.
     pub fn as_slice(&self) -> &[PhysRange] {
         &self.0
@@ -153,6 +171,24 @@ mod tests {
         assert_eq!(full.as_slice(), [range(1, 2), range(5, 6)]);
         full.insert(range(2, 5)).unwrap();
         assert_eq!(full.as_slice(), [range(1, 6)]);
+    }
+
+    #[test]
+    fn removes_ends_middles_and_wholes() {
+        let without = |start, end| {
+            let mut list = list::<4>(&[(2, 6), (8, 12)]);
+            list.remove(range(start, end)).unwrap();
+            list.as_slice().to_vec()
+        };
+        assert_eq!(without(3, 4), [range(2, 3), range(4, 6), range(8, 12)], "a middle");
+        assert_eq!(without(1, 3), [range(3, 6), range(8, 12)], "a start");
+        assert_eq!(without(5, 9), [range(2, 5), range(9, 12)], "an end and a start");
+        assert_eq!(without(2, 6), [range(8, 12)], "a whole");
+        assert_eq!(without(0, 20), [], "all");
+        assert_eq!(without(6, 8), [range(2, 6), range(8, 12)], "a gap");
+        let mut full = list::<2>(&[(2, 6), (8, 12)]);
+        assert_eq!(full.remove(range(3, 4)), Err(Full));
+        assert_eq!(full.as_slice(), [range(2, 6), range(8, 12)]);
     }
 
     /// Against a set of bytes, for every pair of ranges in a small space put after two fixed ones.

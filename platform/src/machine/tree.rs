@@ -10,7 +10,7 @@ use fdt::helpers::UnalignedFallibleNode;
 use fdt::nodes::AsNode;
 
 use super::blob::Blob;
-use super::{Conduit, Gic, MAX_RESERVED, Machine, MachineError, Part, PhysRange, Ranges};
+use super::{Conduit, Gic, MAX_BANKS, MAX_RESERVED, Machine, MachineError, Part, PhysRange, Ranges};
 use crate::arch::MAX_CPUS;
 
 type Node<'a> = UnalignedFallibleNode<'a>;
@@ -53,6 +53,7 @@ pub(super) fn parse(blob: &[u8], address: u64) -> Result<Machine<'_>, MachineErr
         None => None,
     };
     let reserved = reserved(&blob, root, fdt, initrd)?;
+    leave_out_unmapped(root, &mut banks)?;
 
     Ok(Machine {
         banks,
@@ -253,6 +254,27 @@ fn reserved(
         }
     }
     Ok(list)
+}
+
+/// Takes out of `banks` what /reserved-memory says must not even be mapped (`no-map`): a CPU may read ahead wherever there is
+/// a mapping, and what lies there (another world's memory, a device) may answer with an error.
+fn leave_out_unmapped(root: Node<'_>, banks: &mut Ranges<MAX_BANKS>) -> Result<(), MachineError> {
+    let part = Part::Reserved;
+    let Some(parent) = child(root, "reserved-memory")? else { return Ok(()) };
+    let cells = Cells::of(parent, part)?;
+    for node in parent.children()?.iter() {
+        let node = node?;
+        if value(node, "no-map")?.is_none() || value(node, "reg")?.is_none() || !available(node)? {
+            continue;
+        }
+        for (start, size) in cells.entries(node, part)? {
+            if size > 0 {
+                let full = |_| MachineError::TooMany { part: Part::Memory, limit: MAX_BANKS };
+                banks.remove(range(part, start, size)?).map_err(full)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The PL011 that `stdout-path` names, if it names one; else the first there is.
