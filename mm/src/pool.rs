@@ -6,6 +6,9 @@
 //!
 //! Free tables are all zero. A table is emptied entry by entry as its mappings go, so that it comes back that way, and
 //! taking one needs no clearing. Which frames are free stands in their metadata, never in the frames themselves.
+//!
+//! The pool's lock also is the barrier between a table's emptying and the store that hooks it up again: released after the
+//! one and acquired before the other, it keeps every walker from finding old entries behind the new hook.
 
 use crate::addr::Frame;
 use crate::desc::{Attr, Level};
