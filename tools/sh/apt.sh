@@ -95,7 +95,8 @@ apt_find() {
             version_at_least "$upstream" "$wanted" || continue
             FOUND_VERSION=$version FOUND_SUITE=$suite
             return 0
-        done < <(private_apt apt-cache madison "$package" | awk -F' *[|] *' '{ split($3, f, " "); sub("/.*", "", f[2]); print $2, f[2] }')
+        done < <(private_apt apt-cache madison "$package" |
+            awk -F' *[|] *' '{ split($3, place, " "); sub("/.*", "", place[2]); print $2, place[2] }')
     done
     if [[ -n $reached ]]; then
         APT_REASON="no Debian suite at this machine's mirror has $package $wanted"

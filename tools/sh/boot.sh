@@ -39,6 +39,7 @@ boot() {
     kernel=$BOOT_IMAGE
     [[ $FORMAT == image ]] || kernel=$BOOT_ELF
     [[ -t 0 ]] || stdin=/dev/null
+    : >"$SCRATCH/serial"
     timeout --foreground -k 5 "$LIMIT" "$QEMU" "${QEMU_ARGS[@]}" -kernel "$kernel" \
         -chardev "stdio,id=console,logfile=$SCRATCH/serial" -serial chardev:console -monitor none \
         <$stdin 2>"$SCRATCH/qemu-stderr" || code=$?
@@ -47,7 +48,7 @@ boot() {
         return $EXIT_TIMEOUT
     fi
     cat "$SCRATCH/qemu-stderr" >&2
-    if ((code == 1)) && grep -q '^qemu-system' "$SCRATCH/qemu-stderr"; then
+    if ((code == 1)) && [[ ! -s $SCRATCH/serial ]]; then
         say "QEMU did not start: see its message above"
         return $EXIT_SETUP
     fi

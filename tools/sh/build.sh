@@ -9,7 +9,8 @@ export CARGO_TARGET_DIR=$OUT
 bare_cargo() {
     local config=()
     [[ -z $SYSROOT_FLAG ]] || config=(--config "target.$TARGET.rustflags=['$SYSROOT_FLAG']")
-    env -C "$REPO" -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS timeout --foreground 600 cargo "$1" --target "$TARGET" "${config[@]}" "${@:2}"
+    env -C "$REPO" -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS \
+        timeout --foreground 600 cargo "$1" --target "$TARGET" "${config[@]}" "${@:2}"
 }
 
 # cargo_quietly MESSAGE COMMAND...: shows cargo's output where it fails.

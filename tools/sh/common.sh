@@ -44,7 +44,8 @@ quietly() {
 
 # The first line of the last quiet command's output that reads like an error, else its last line.
 log_reason() {
-    { grep -m1 -E '^(E:|W: Failed|error|dpkg-deb: error|tar:|qemu-system|palisade-[a-z]+:)' "$SCRATCH/log" || tail -n1 "$SCRATCH/log"; } | tr -d '\r'
+    local error='^(E:|W: Failed|error|dpkg-deb: error|tar:|qemu-system|palisade-[a-z]+:)'
+    grep -m1 -E "$error" "$SCRATCH/log" || tail -n1 "$SCRATCH/log"
 }
 
 # version_at_least VERSION MINIMUM

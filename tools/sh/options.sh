@@ -94,7 +94,8 @@ check_banks() {
     [[ $FORMAT == image ]] || usage_error "--boot elf: not together with memory banks, which only an Image can bring along"
     IFS=, read -ra banks <<<"$BANKS"
     for bank in "${banks[@]}"; do
-        [[ $bank =~ ^(0x[0-9a-f]{1,15}):([1-9][0-9]{0,8}[KMG])$ ]] || usage_error "memory bank $bank: must be BASE:SIZE such as 0x40000000:512M"
+        [[ $bank =~ ^(0x[0-9a-f]{1,15}):([1-9][0-9]{0,8}[KMG])$ ]] ||
+            usage_error "memory bank $bank: must be BASE:SIZE such as 0x40000000:512M"
         base=$((BASH_REMATCH[1]))
         ((base >= RAM_BASE && base + $(bytes "${BASH_REMATCH[2]}") <= end)) ||
             usage_error "memory bank $bank: must lie in the RAM of --memory $MEMORY, which begins at $RAM_BASE"
@@ -104,10 +105,12 @@ check_banks() {
 # What only shows when all options are known, and before anything is built.
 check_options() {
     if [[ -n $KVM ]]; then
-        [[ $(uname -m) == aarch64 ]] || usage_error "--kvm: this host is $(uname -m), and KVM runs the kernel on arm64 hosts only; leave it out"
+        [[ $(uname -m) == aarch64 ]] ||
+            usage_error "--kvm: this host is $(uname -m), and KVM runs the kernel on arm64 hosts only; leave it out"
         [[ -w /dev/kvm ]] || usage_error "--kvm: /dev/kvm is not there or not writable; load KVM, or join the group that owns it"
         [[ -z $EL2 ]] || usage_error "--el2: not together with --kvm"
-        [[ " ${BOOTARGS[*]} " != *" time=icount "* ]] || usage_error "--time icount: not together with --kvm, which runs against the clock"
+        [[ " ${BOOTARGS[*]} " != *" time=icount "* ]] ||
+            usage_error "--time icount: not together with --kvm, which runs against the clock"
         [[ $TIME == host ]] || BOOTARGS+=("time=host")
         TIME=host CPU=host
     fi

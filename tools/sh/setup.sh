@@ -45,6 +45,7 @@ has_target() { compgen -G "$1/lib/rustlib/$TARGET/lib/libcore-*.rlib" >/dev/null
 # build_sysroot VERSION TOOLCHAIN SYSROOT: core, alloc and compiler_builtins from the sources of just this rustc.
 build_sysroot() {
     local version=$1 source=$2/lib/rustlib/src/rust/library sysroot=$3 work=$SCRATCH/library crate built
+    local flags="-Cembed-bitcode=yes -Cforce-frame-pointers=yes -Cpanic=abort -Zforce-unstable-if-unmarked"
     mkdir -p "$work"
     if [[ ! -f $source/core/Cargo.toml ]]; then
         fetch_rust_src "$version"
@@ -68,7 +69,7 @@ codegen-units = 10000
 END
     quietly "building core and alloc for $TARGET, once (about 30 s)" env -C "$work" \
         -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$SCRATCH/sysroot-target" \
-        CARGO_TARGET_AARCH64_UNKNOWN_NONE_SOFTFLOAT_RUSTFLAGS="-Cembed-bitcode=yes -Cforce-frame-pointers=yes -Cpanic=abort -Zforce-unstable-if-unmarked" \
+        CARGO_TARGET_AARCH64_UNKNOWN_NONE_SOFTFLOAT_RUSTFLAGS="$flags" \
         cargo build --offline --release --target "$TARGET" -p core -p alloc -p compiler_builtins --features compiler_builtins/mem ||
         die $EXIT_SETUP "core and alloc did not build for $TARGET ($(log_reason)): try 'rustup target add $TARGET'"
     built=$sysroot/lib/rustlib/$TARGET/lib
@@ -81,7 +82,8 @@ END
 fetch_rust_src() {
     local version=$1
     if ! apt_find rust-src "$version" exact || ! apt_fetch rust-src no; then
-        die $EXIT_SETUP "no sources of rustc $version: $APT_REASON; otherwise 'rustup target add $TARGET', or 'rustup component add rust-src'"
+        die $EXIT_SETUP "no sources of rustc $version: $APT_REASON;" \
+            "otherwise 'rustup target add $TARGET', or 'rustup component add rust-src'"
     fi
     mkdir "$SCRATCH/rust-src"
     dpkg-deb --fsys-tarfile "${FETCHED[0]}" | tar -x -C "$SCRATCH/rust-src" --strip-components=5 --wildcards './usr/src/*/library/*'
@@ -92,9 +94,11 @@ setup_qemu() {
     local asked=$1 version='' found
     if [[ -n $asked ]]; then
         QEMU=$(command -v "$asked") || die $EXIT_USAGE "--qemu $asked: no such program; give the path of a qemu-system-aarch64"
-        version=$(qemu_version "$QEMU") || die $EXIT_USAGE "--qemu $asked: not a QEMU that runs here; give the path of a qemu-system-aarch64"
+        version=$(qemu_version "$QEMU") ||
+            die $EXIT_USAGE "--qemu $asked: not a QEMU that runs here; give the path of a qemu-system-aarch64"
         version_at_least "$version" "$QEMU_MINIMUM" ||
-            die $EXIT_SETUP "QEMU too old: $asked is $version, and -cpu max has FEAT_S1PIE from $QEMU_MINIMUM on; leave --qemu out to have one fetched"
+            die $EXIT_SETUP "QEMU too old: $asked is $version, and -cpu max has FEAT_S1PIE from $QEMU_MINIMUM on;" \
+                "leave --qemu out to have one fetched"
         return
     fi
     if found=$(command -v qemu-system-aarch64) && version=$(qemu_version "$found"); then
@@ -112,14 +116,14 @@ setup_qemu() {
 
 # check_cpu MODEL: refuses a CPU model that QEMU does not have.
 check_cpu() {
-    [[ $1 == max || $1 == host ]] || "$QEMU" -M virt -cpu help | grep -qxE " +${1%%,*}" ||
+    [[ $1 == max || $1 == host ]] || grep -qxE " +${1%%,*}" <<<"$("$QEMU" -M virt -cpu help)" ||
         usage_error "--cpu $1: QEMU has no such model ('$QEMU -M virt -cpu help' lists them)"
 }
 
 qemu_version() {
-    local line
-    line=$("$1" --version 2>/dev/null </dev/null | head -n1) || return 1
-    [[ $line =~ ^QEMU\ emulator\ version\ ([0-9]+(\.[0-9]+)+) ]] && echo "${BASH_REMATCH[1]}"
+    local text
+    text=$("$1" --version 2>/dev/null </dev/null) || return 1
+    [[ $text =~ ^QEMU\ emulator\ version\ ([0-9]+(\.[0-9]+)+) ]] && echo "${BASH_REMATCH[1]}"
 }
 
 # The newest complete one in the cache.

@@ -93,7 +93,7 @@ script_test() {
 }
 
 # The test kernels' own wishes stand in their first lines: `//! qemu: OPTIONS`, `//! expect: CODE`, `//! line: PATTERN`.
-wish() { sed -n "1,20s|^//! $2: *||p" "$1" | head -n1; }
+wish() { grep -m1 "^//! $2: " "$1" | sed 's|^[^:]*: *||'; }
 
 kernel_tests() {
     local source name
