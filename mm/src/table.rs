@@ -61,7 +61,7 @@ impl<C: 'static> Table<C> {
 
     /// The table's entries.
     #[inline(always)]
-    pub fn entries(self) -> &'static [Entry<C>; ENTRIES] {
+    pub(crate) fn entries(self) -> &'static [Entry<C>; ENTRIES] {
         let table = linear::ptr(self.frame.start()).cast_const().cast();
         // SAFETY: (1) the linear map holds all of RAM for ever, so the 4 KiB stay mapped and, as the start of a frame,
         // are aligned; (2) `Entry` is an `AtomicU64`, valid for any bit pattern, and table frames are accessed by nothing
@@ -69,9 +69,18 @@ impl<C: 'static> Table<C> {
         unsafe { &*table }
     }
 
+    /// The table's entries, for code outside this crate that tries what tables do.
+    ///
+    /// # Safety
+    /// A token permits any store to them: the caller answers for what each descriptor that it stores maps, and for the barriers
+    /// and TLBIs that it takes; and the table stays live.
+    pub unsafe fn raw_entries(self) -> &'static [Entry<C>; ENTRIES] {
+        self.entries()
+    }
+
     /// The entry for `va` in this table of level `level`.
     #[inline(always)]
-    pub fn entry(self, level: Level, va: VirtAddr) -> &'static Entry<C> {
+    pub(crate) fn entry(self, level: Level, va: VirtAddr) -> &'static Entry<C> {
         &self.entries()[level.index(va)]
     }
 
