@@ -21,6 +21,8 @@ const PAGE: u64 = BASE;
 const BLOCK: u64 = BASE + (2 << 20);
 /// What EL0 runs.
 const USER: u64 = BASE + (4 << 20);
+/// The crowd: 512 pages with leaves of their own.
+const CROWD: u64 = BASE + (6 << 20);
 /// The block of 1 GiB with the leaf at level 1.
 const HUGE: u64 = BASE + (1 << 30);
 
@@ -170,12 +172,7 @@ impl Lab {
     /// # Panics
     /// Where memory is out.
     pub fn new(boot: &Boot, record: &'static super::attempt::Record) -> Self {
-        let frame = || {
-            let frame = boot.memory.frames.alloc().expect("memory for the lab");
-            // SAFETY: the frame is free for the lab alone, and in the linear map.
-            unsafe { linear::ptr(frame.start()).write_bytes(0, PAGE_SIZE as usize) };
-            frame
-        };
+        let frame = || zeroed(boot);
         let table = || Table(frame());
         let (root, l1, l2, l3, l3_user, page, user) = (table(), table(), table(), table(), table(), frame(), frame());
         let saved = Saved {
@@ -242,15 +239,27 @@ impl Lab {
 
     /// Maps the 1 GiB of physical memory with `physical` at its own address, for EL1 to execute.
     pub fn map_identity(&self, boot: &Boot, physical: u64) {
-        let frame = boot.memory.frames.alloc().expect("memory for the lab");
-        let table = Table(frame);
-        // SAFETY: the frame is free for the lab alone, and in the linear map.
-        unsafe { linear::ptr(frame.start()).write_bytes(0, PAGE_SIZE as usize) };
+        let table = Table(zeroed(boot));
         let leaf = Leaf { level: 1, pi_index: PiIndex::KernelText as u8, bit7: true, po_index: 0 };
         let first = Frame::from_number(physical >> 30 << 18);
         table.set(physical >> 30 & 511, descriptor(leaf, first));
         self.root.link(physical >> 39, table, Hierarchy::default());
         cpu::flush_tlb();
+    }
+
+    /// Gives page `i` of the crowd, 0 to 511, the leaf `leaf(i)`, with the same memory behind.
+    pub fn map_crowd(&self, boot: &Boot, leaf: impl Fn(u64) -> Leaf) {
+        let table = Table(zeroed(boot));
+        for i in 0..512 {
+            table.set(i, descriptor(leaf(i), self.page));
+        }
+        self.l2.link(CROWD >> 21 & 511, table, Hierarchy::default());
+        cpu::flush_tlb();
+    }
+
+    /// Where page `i` of the crowd is.
+    pub const fn crowd(i: u64) -> Target {
+        Target { page: CROWD + i * PAGE_SIZE, user: USER }
     }
 
     /// Where the leaf of the setting in force is.
@@ -416,21 +425,26 @@ impl Lab {
 
     /// Judges `access` in `setting`.
     pub fn check(&mut self, setting: Setting, access: Access) {
-        if !self.possible(&setting, access) {
-            return;
+        if self.possible(&setting, access) {
+            self.set(setting);
+            self.make(setting, access, self.target());
         }
-        self.set(setting);
+    }
+
+    /// Makes `access` at `target`, whose leaf and all else that decides is `setting`, and judges it.
+    pub fn make(&mut self, setting: Setting, access: Access, target: Target) {
         self.last = self.last.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
         let held = self.held();
-        let outcome = self.prober.run(access, self.target(), self.last);
+        let outcome = self.prober.run(access, target, self.last);
         let privileged = access.privileged(setting.uao);
         let of = |kind| setting.verdict(privileged, kind, access.heeds_pan());
         let (verdict, wnr) = match access {
             Access::Swap => read_and_write(of(Kind::Read), of(Kind::Write)),
             _ => (of(access.kind()), true),
         };
-        let right = self.is_right(access, &outcome, verdict, wnr, held);
-        if !right && self.is_known(access, &outcome, verdict, [of(Kind::Read), of(Kind::Write)]) {
+        let made = Made { setting, access, target, outcome };
+        let right = self.is_right(&made, verdict, wnr, held);
+        if !right && self.is_known(&made, verdict, [of(Kind::Read), of(Kind::Write)]) {
             self.score.excuse();
             return;
         }
@@ -443,21 +457,19 @@ impl Lab {
     /// 2. A read-modify-write is checked as a load and a store one after the other, and the first of them that faults is reported: not the
     ///    one that D8.15.5.1 puts first.
     /// 3. What PSTATE.PAN takes from data accesses is no longer writable to SCTLR_EL1.WXN, though PAN is not about fetches.
-    fn is_known(&self, access: Access, outcome: &Outcome, verdict: Verdict, halves: [Verdict; 2]) -> bool {
+    fn is_known(&self, made: &Made, verdict: Verdict, halves: [Verdict; 2]) -> bool {
+        let Made { setting, access, .. } = *made;
         let denied = |half: Verdict, bits: u64| {
             let Verdict::Denied(cause) = half else { return false };
-            let status = permission_fault(self.now.leaf.level);
-            let syndrome = access.syndrome(status, cause_bits(cause)) & !WNR | bits;
-            is_abort(access, outcome, self.target(), syndrome, self.pstate())
+            made.is_abort(made.syndrome(cause) & !WNR | bits)
         };
         match (access, verdict) {
             (Access::Swap, Verdict::Denied(_)) => denied(halves[0], 0) || denied(halves[1], WNR),
             (Access::Fetch, Verdict::Denied(Cause::Base)) => {
-                let setting = self.now;
-                !setting.pie && setting.wxn && setting.pan && setting.epan && is_done(access, outcome, self.target())
+                !setting.pie && setting.wxn && setting.pan && setting.epan && made.is_done()
             }
-            (Access::At(_), Verdict::Denied(Cause::Dirty)) => !self.has.poe && outcome.value & 1 == 0,
-            (_, Verdict::Denied(Cause::Dirty)) => !self.has.poe && is_done(access, outcome, self.target()),
+            (Access::At(_), Verdict::Denied(Cause::Dirty)) => !self.has.poe && made.outcome.value & 1 == 0,
+            (_, Verdict::Denied(Cause::Dirty)) => !self.has.poe && made.is_done(),
             _ => false,
         }
     }
@@ -475,37 +487,32 @@ impl Lab {
         unsafe { linear::ptr(self.page.start()).add(DATA as usize).cast::<u64>().read_volatile() }
     }
 
-    fn is_right(&self, access: Access, outcome: &Outcome, verdict: Verdict, wnr: bool, before: u64) -> bool {
-        let level = self.now.leaf.level;
-        let target = self.target();
+    fn is_right(&self, made: &Made, verdict: Verdict, wnr: bool, before: u64) -> bool {
+        let Made { setting, access, outcome, .. } = *made;
         let expected = match (access.kind(), verdict) {
             (Kind::Write, Verdict::Allowed) if !matches!(access, Access::At(_)) => self.last,
             _ => before,
         };
         let memory = verdict == Verdict::Open || self.held() == expected;
         let reads = access.kind() == Kind::Read || access == Access::Swap;
-        memory
-            && match (access, verdict) {
-                (_, Verdict::Open) => true,
-                (Access::At(_), Verdict::Allowed) => {
-                    outcome.value & 1 == 0 && outcome.value & 0x0000_ffff_ffff_f000 == self.page.start().get()
-                }
-                (Access::At(_), Verdict::Denied(cause)) => {
-                    let low = outcome.value & 0x0000_ffff_ffff_ffff;
-                    outcome.exception.is_none() && low == failed_translation(permission_fault(level), Some(cause))
-                }
-                (_, Verdict::Allowed) => is_done(access, outcome, target) && (!reads || outcome.value == before),
-                (_, Verdict::Denied(cause)) => {
-                    let syndrome = access.syndrome(permission_fault(level), cause_bits(cause));
-                    let syndrome = if wnr { syndrome } else { syndrome & !WNR };
-                    is_abort(access, outcome, target, syndrome, self.pstate())
-                }
+        let answer = match (access, verdict) {
+            (_, Verdict::Open) => true,
+            (Access::At(_), Verdict::Allowed) => {
+                outcome.value & 1 == 0 && outcome.value & 0x0000_ffff_ffff_f000 == self.page.start().get()
             }
+            (Access::At(_), Verdict::Denied(cause)) => {
+                let failed = failed_translation(permission_fault(setting.leaf.level), Some(cause));
+                outcome.value & 0x0000_ffff_ffff_ffff == failed
+            }
+            (_, Verdict::Allowed) => made.is_done() && (!reads || outcome.value == before),
+            (_, Verdict::Denied(cause)) => made.is_abort(made.syndrome(cause) & if wnr { !0 } else { !WNR }),
+        };
+        memory && answer
     }
 
     /// PSTATE.PAN and UAO in force.
     pub fn pstate(&self) -> u64 {
-        flag(self.now.pan, cpu::PAN) | flag(self.now.uao, cpu::UAO)
+        pstate(&self.now)
     }
 
     /// Makes `access` in `setting` with the descriptor at `level` changed by `change` for as long; the caller judges.
@@ -540,6 +547,41 @@ impl Lab {
         cpu::flush_tlb();
         outcome
     }
+}
+
+/// A frame for the lab alone.
+fn zeroed(boot: &Boot) -> Frame {
+    let frame = boot.memory.frames.alloc().expect("memory for the lab");
+    // SAFETY: the frame is free for the lab alone, and in the linear map.
+    unsafe { linear::ptr(frame.start()).write_bytes(0, PAGE_SIZE as usize) };
+    frame
+}
+
+/// An access that has been made.
+struct Made {
+    setting: Setting,
+    access: Access,
+    target: Target,
+    outcome: Outcome,
+}
+
+impl Made {
+    fn is_done(&self) -> bool {
+        is_done(self.access, &self.outcome, self.target)
+    }
+
+    fn is_abort(&self, syndrome: u64) -> bool {
+        is_abort(self.access, &self.outcome, self.target, syndrome, pstate(&self.setting))
+    }
+
+    /// ESR_EL1 of the Permission fault.
+    fn syndrome(&self, cause: Cause) -> u64 {
+        self.access.syndrome(permission_fault(self.setting.leaf.level), cause_bits(cause))
+    }
+}
+
+fn pstate(setting: &Setting) -> u64 {
+    flag(setting.pan, cpu::PAN) | flag(setting.uao, cpu::UAO)
 }
 
 /// `bit` where `on`.

@@ -11,6 +11,7 @@
 //! | `lab`, `score` | tables and registers put into a setting; one case judged; the count |
 //! | `matrix` | permissions: the cross products |
 //! | `faults` | other faults, and what may be held in a TLB |
+//! | `crowd` | overlays that change under many pages at once |
 //! | `registers` | register bits, UNDEFINED accesses, traps from EL0 |
 //! | `smp` | two CPUs with different overlays at once |
 //!
@@ -19,6 +20,7 @@
 
 mod attempt;
 mod cpu;
+mod crowd;
 mod faults;
 mod lab;
 mod matrix;
@@ -44,6 +46,7 @@ pub fn main(boot: &Boot) -> u32 {
     registers::run(&mut lab);
     matrix::run(&mut lab);
     faults::run(&mut lab);
+    crowd::run(&mut lab, boot);
     smp::run(&mut lab, boot, &RECORDS[1]);
     let score = lab.leave();
     if score.all_known > 0 {
