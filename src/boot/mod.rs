@@ -20,7 +20,7 @@ use mm::memory::Memory;
 use mm::{linear, tlb};
 use platform::arch::Arm;
 use platform::features::Features;
-use platform::machine::{self, Machine};
+use platform::machine::{self, Machine, MachineError};
 use spin::Once;
 
 use memory::MemoryError;
@@ -134,7 +134,12 @@ fn read_machine(fdt: u64, image: Placement) -> Machine<'static> {
     if let Ok(uart) = machine.as_ref().map_or_else(|_| Machine::console(blob), |machine| Ok(machine.uart)) {
         map_early_uart(uart.start(), image);
     }
-    machine.unwrap_or_else(|error| panic!("{error}"))
+    machine.unwrap_or_else(|error| match error {
+        MachineError::BadProperty { part: machine::Part::Bootargs, .. } => {
+            give_up(format_args!("{error}: boot arguments have to be UTF-8\n{Usage}"), EXIT_USAGE)
+        }
+        _ => panic!("{error}"),
+    })
 }
 
 /// Maps the UART at physical address `uart` into the page that the boot tables keep for it, so that whatever goes wrong from here

@@ -55,7 +55,7 @@ boot() {
     # Where there is no semihosting the kernel can only switch off; its code is then in its last line.
     ((code != 0)) || code=$(exit_line)
     if [[ -n $JSON ]]; then
-        tr -d '\r' <"$SCRATCH/serial" | sed -n '/^{.*}$/p' >"$JSON"
+        tr -d '\r' <"$SCRATCH/serial" | sed -n '/^{.*}$/p' >"$JSON" || die $EXIT_SETUP "--json $JSON: could not be written"
         say "$(wc -l <"$JSON") results in $JSON"
     fi
     return "$code"

@@ -76,6 +76,7 @@ main_tests() {
     boot_test "CPU without S1PIE: refusal" "$kernel" 3 "--bench none --cpu cortex-a72" 'S1PIE|S1POE'
     boot_test "CPU without S1PIE, unprotected" "$kernel" 0 "--bench none --cpu cortex-a72 --gate none" 'none: page tables are writable'
     boot_test "CPU without S1PIE, POR gate: refusal" "$kernel" 3 "--bench none --cpu cortex-a72 --gate por" 'S1PIE|S1POE'
+    boot_test "boot arguments not UTF-8" "$kernel" 2 "--append "$'bench=\xe9' 'boot arguments have to be UTF-8'
     boot_test "unknown boot argument" "$kernel" 2 "--append colour=blue" 'colour'
     boot_test "bad benchmark name" "$kernel" 2 "--bench teleport" 'unknown benchmark'
     boot_test "bad size in boot argument" "$kernel" 2 "--append size=lots" 'lots'
