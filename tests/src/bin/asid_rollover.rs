@@ -56,7 +56,7 @@ fn space(memory: &'static Memory, tag: u8) -> Space {
 fn main(boot: &palisade::Boot) -> u32 {
     let memory = memory(boot);
     let mut random = Random::new(1);
-    let mut tags: Vec<u8> = (0..SPACES).map(|_| random.next() as u8).collect();
+    let mut tags: Vec<u8> = (0..SPACES).map(|_| random.draw() as u8).collect();
     let mut spaces: Vec<Space> = tags.iter().map(|tag| space(memory, *tag)).collect();
     let mut rollovers = 0;
     for _ in 0..STEPS {
@@ -66,12 +66,12 @@ fn main(boot: &palisade::Boot) -> u32 {
         assert_eq!(probe::read_user_u8(REGION), Ok(tags[at]));
         match random.below(8) {
             0 => {
-                tags[at] = random.next() as u8;
+                tags[at] = random.draw() as u8;
                 assert_eq!(probe::write_user_u8(REGION, tags[at]), Ok(()));
             }
             1 => {
                 // Its number may go to the next one at once.
-                tags[at] = random.next() as u8;
+                tags[at] = random.draw() as u8;
                 spaces[at] = space(memory, tags[at]);
                 spaces[at].activate();
                 assert_eq!(probe::read_user_u8(REGION), Ok(tags[at]));
@@ -80,7 +80,7 @@ fn main(boot: &palisade::Boot) -> u32 {
                 // The page goes, and with it what TLBs hold under this number, current or not.
                 let other = random.below(SPACES as u64) as usize;
                 spaces[other].unmap(pages(REGION, 1)).expect("a user page");
-                tags[other] = random.next() as u8;
+                tags[other] = random.draw() as u8;
                 spaces[other] = space(memory, tags[other]);
             }
             _ => (),

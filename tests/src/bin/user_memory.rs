@@ -190,7 +190,7 @@ fn touch(model: &mut Model, current: usize, random: &mut Random) {
         assert_eq!(read(page as u64), cells[page].map(|(_, value)| value), "page {page}");
         return;
     }
-    let value = random.next() as u8;
+    let value = random.draw() as u8;
     let may = matches!(cells[page], Some((true, _)));
     assert_eq!(write(page as u64, value), may, "page {page}");
     if may {

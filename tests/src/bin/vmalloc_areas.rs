@@ -206,7 +206,7 @@ impl Test<'_> {
                 let most = [4, 40, 1500][random.below(3) as usize];
                 let pages = 1 + random.below(most);
                 let area = self.vmalloc(pages, flags);
-                let tag = random.next();
+                let tag = random.draw();
                 (0..pages).for_each(|index| write(page(area, index), tag ^ index));
                 live.push((area, pages, tag));
             } else if !live.is_empty() {
