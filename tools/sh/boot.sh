@@ -53,7 +53,7 @@ boot() {
         return $EXIT_SETUP
     fi
     # Where there is no semihosting the kernel can only switch off; its code is then in its last line.
-    ((code != 0)) || code=$(exit_line)
+    ((code != 0)) || code=$(exit_line) || say "QEMU ended before the kernel did"
     if [[ -n $JSON ]]; then
         tr -d '\r' <"$SCRATCH/serial" | sed -n '/^{.*}$/p' >"$JSON" || die $EXIT_SETUP "--json $JSON: could not be written"
         say "$(wc -l <"$JSON") results in $JSON"
@@ -61,9 +61,14 @@ boot() {
     return "$code"
 }
 
-# The N of a last line `palisade: exit N`, else 0.
+# The N of a last line `palisade: exit N`; without one, 1 and failure: QEMU exits with 0 too where it was told to quit.
 exit_line() {
     local last
     last=$(tail -n1 "$SCRATCH/serial" | tr -d '\r')
-    if [[ $last =~ ^palisade:\ exit\ ([0-9]{1,3})$ ]]; then echo "${BASH_REMATCH[1]}"; else echo 0; fi
+    if [[ $last =~ ^palisade:\ exit\ ([0-9]{1,3})$ ]]; then
+        echo "${BASH_REMATCH[1]}"
+    else
+        echo 1
+        return 1
+    fi
 }

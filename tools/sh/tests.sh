@@ -15,13 +15,14 @@ lint_tests() {
 # The script's own answers to wrong usage and to machines that lack something.
 script_tests() {
     local run=$REPO/qemu.sh fake=$SCRATCH/fake
-    mkdir -p "$fake"/{old,offline,rust,empty}
+    mkdir -p "$fake"/{old,hasty,offline,rust,empty}
     printf '#!/bin/sh\necho "QEMU emulator version 7.2.1 (made up)"\n' >"$fake/old/qemu-system-aarch64"
     # shellcheck disable=SC2016 # the fake's own variable
     printf '#!/bin/sh\n[ "$1" = indextargets ] || { echo "E: Could not connect" >&2; exit 100; }\necho "http://mirror.invalid/debian stable"\n' \
         >"$fake/offline/apt-get"
     printf '#!/bin/sh\nexit 1\n' >"$fake/offline/rustup"
     printf '#!/bin/sh\necho "release: 1.70.0"\n' >"$fake/rust/rustc"
+    printf '#!/bin/sh\necho "QEMU emulator version 99.0"\n' >"$fake/hasty/qemu-system-aarch64"
     chmod +x "$fake"/*/*
     script_test "help" 0 'Cache folder: ' "$run" --help
     script_test "unknown option" 2 'unknown option --colour .*--help' "$run" --colour
@@ -36,6 +37,7 @@ script_tests() {
     script_test "missing QEMU" 2 'no such program' "$run" --qemu "$fake/none"
     script_test "unknown CPU" 2 'QEMU has no such model' "$run" --cpu pentium
     script_test "old QEMU asked for" 10 'QEMU too old: .* is 7\.2\.1' "$run" --qemu "$fake/old/qemu-system-aarch64"
+    script_test "QEMU that quits" 1 'QEMU ended before the kernel did' "$run" --qemu "$fake/hasty/qemu-system-aarch64"
     script_test "old QEMU in PATH" 0 'passing over .*7\.2\.1' env PATH="$fake/old:$PATH" "$run" setup
     script_test "old rustc" 10 'rustc 1\.70\.0 is too old' env PATH="$fake/rust:$PATH" "$run" setup
     script_test "no network" 10 'no (QEMU|sources) .*is the network up\?' \
