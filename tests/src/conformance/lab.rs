@@ -134,6 +134,7 @@ pub struct Lab {
     l2: Table,
     l3: Table,
     l3_user: Table,
+    crowd: Table,
     /// The page that is accessed.
     page: Frame,
     /// What EL0 runs.
@@ -174,7 +175,8 @@ impl Lab {
     pub fn new(boot: &Boot, record: &'static super::attempt::Record) -> Self {
         let frame = || zeroed(boot);
         let table = || Table(frame());
-        let (root, l1, l2, l3, l3_user, page, user) = (table(), table(), table(), table(), table(), frame(), frame());
+        let (root, l1, l2, l3, l3_user, crowd) = (table(), table(), table(), table(), table(), table());
+        let (page, user) = (frame(), frame());
         let saved = Saved {
             ttbr0: cpu::ttbr0::read(),
             tcr: cpu::tcr::read(),
@@ -188,7 +190,7 @@ impl Lab {
         let has = Has::read();
         let score = Score::default();
         let mut lab =
-            Lab { has, score, prober, saved, now: START, root, l1, l2, l3, l3_user, page, user, last: 0x5eed };
+            Lab { has, score, prober, saved, now: START, root, l1, l2, l3, l3_user, crowd, page, user, last: 0x5eed };
         lab.fill();
         lab.link();
         lab.force();
@@ -247,14 +249,19 @@ impl Lab {
         cpu::flush_tlb();
     }
 
-    /// Gives page `i` of the crowd, 0 to 511, the leaf `leaf(i)`, with the same memory behind.
-    pub fn map_crowd(&self, boot: &Boot, leaf: impl Fn(u64) -> Leaf) {
-        let table = Table(zeroed(boot));
-        for i in 0..512 {
-            table.set(i, descriptor(leaf(i), self.page));
-        }
-        self.l2.link(CROWD >> 21 & 511, table, Hierarchy::default());
+    /// Links the crowd's table.
+    pub fn link_crowd(&self) {
+        self.l2.link(CROWD >> 21 & 511, self.crowd, Hierarchy::default());
         cpu::flush_tlb();
+    }
+
+    /// Gives page `i` of the crowd, 0 to 511, the leaf `leaf`, break before make; the memory behind is every page's.
+    pub fn map_crowd(&self, i: u64, leaf: Leaf) {
+        let page = Lab::crowd(i).page;
+        self.crowd.set(i, 0);
+        cpu::flush_page(page);
+        self.crowd.set(i, descriptor(leaf, self.page));
+        cpu::flush_page(page);
     }
 
     /// Where page `i` of the crowd is.

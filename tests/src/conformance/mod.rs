@@ -46,7 +46,7 @@ pub fn main(boot: &Boot) -> u32 {
     registers::run(&mut lab);
     matrix::run(&mut lab);
     faults::run(&mut lab);
-    crowd::run(&mut lab, boot);
+    crowd::run(&mut lab);
     smp::run(&mut lab, boot, &RECORDS[1]);
     let score = lab.leave();
     if score.all_known > 0 {
