@@ -308,7 +308,7 @@ impl Lab {
                 _ => cpu::flush_tlb(),
             }
         }
-        self.write_overlays();
+        self.write_overlays(Some(before));
     }
 
     /// Notes that `setting`, of which POR_EL0 alone is new, is in force already.
@@ -329,7 +329,7 @@ impl Lab {
         let tcr = self.saved.tcr & !cpu::TCR_HPD0 | flag(s.hpd, cpu::TCR_HPD0);
         self.remap(s.leaf.level);
         self.write_pir();
-        self.write_overlays();
+        self.write_overlays(None);
         // SAFETY: the kernel's own mappings are in TTBR1's half, mean the same by direct and by indirect permissions, and none of them is
         // writable and executable.
         unsafe {
@@ -371,26 +371,29 @@ impl Lab {
         }
     }
 
-    fn write_overlays(&self) {
-        let s = self.now;
-        let bits = self.pstate();
-        self.prober.set_pstate(bits);
-        let tcr2 = flag(s.pie, cpu::TCR2_PIE) | flag(s.poe, cpu::TCR2_POE) | flag(s.e0poe, cpu::TCR2_E0POE);
+    /// Writes what differs from `before`, and no more: whatever else is written might flush the TLB in passing.
+    fn write_overlays(&self, before: Option<Setting>) {
+        let now = self.now;
+        let has = self.has;
+        let differs = |value: fn(&Setting) -> u64| before.is_none_or(|before| value(&before) != value(&now));
+        self.prober.set_pstate(pstate(&now));
         // SAFETY: (1) key 0, the kernel's own, stays open in POR_EL1, and EL0's code has a key that is open in POR_EL0; (2) the kernel's
         // mappings mean the same by direct and by indirect permissions; (3) PAN and UAO concern user memory alone.
         unsafe {
-            if self.has.poe {
-                cpu::por::write(with_field(s.por, 0, 7));
-                cpu::por0::write(with_field(s.por0, user_key(s.leaf.po_index), 7));
+            if has.poe && differs(por) {
+                cpu::por::write(por(&now));
             }
-            if self.has.pie || self.has.poe {
-                cpu::tcr2::write(tcr2);
+            if has.poe && differs(por0) {
+                cpu::por0::write(por0(&now));
             }
-            if self.has.pan2 {
-                cpu::pan::write(bits & cpu::PAN);
+            if (has.pie || has.poe) && differs(tcr2) {
+                cpu::tcr2::write(tcr2(&now));
             }
-            if self.has.uao {
-                cpu::uao::write(bits & cpu::UAO);
+            if has.pan2 && differs(pstate) {
+                cpu::pan::write(pstate(&now) & cpu::PAN);
+            }
+            if has.uao && differs(pstate) {
+                cpu::uao::write(pstate(&now) & cpu::UAO);
             }
         }
         cpu::isb();
@@ -587,8 +590,24 @@ impl Made {
     }
 }
 
+/// PSTATE.PAN and UAO.
 fn pstate(setting: &Setting) -> u64 {
     flag(setting.pan, cpu::PAN) | flag(setting.uao, cpu::UAO)
+}
+
+/// POR_EL1 as it is written.
+fn por(setting: &Setting) -> u64 {
+    with_field(setting.por, 0, 7)
+}
+
+/// POR_EL0 as it is written.
+fn por0(setting: &Setting) -> u64 {
+    with_field(setting.por0, user_key(setting.leaf.po_index), 7)
+}
+
+/// TCR2_EL1.
+fn tcr2(setting: &Setting) -> u64 {
+    flag(setting.pie, cpu::TCR2_PIE) | flag(setting.poe, cpu::TCR2_POE) | flag(setting.e0poe, cpu::TCR2_E0POE)
 }
 
 /// `bit` where `on`.
