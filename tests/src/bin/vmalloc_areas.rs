@@ -15,6 +15,7 @@ use mm::memory::Memory;
 use mm::space::AddressSpace;
 use palisade::exception::{Access, Expectation, Kind as FaultKind, expect, probe};
 use palisade_tests::kit::{Protected, Random, accounted, read, read_physical, translate, virt, write};
+use pkeys::Pkey;
 
 palisade::kernel_main!(main);
 
@@ -233,7 +234,11 @@ fn main(boot: &palisade::Boot) -> u32 {
     test.random(1);
     test.every_class();
     let before = accounted(boot.memory);
+    // Blocks take the place of leaf tables that smaller areas left, and the other way about; none may be lost on the way.
+    let tables = || boot.memory.pool.usage(Pkey::KernelTables).tables;
+    let made = tables();
     test.every_class();
+    assert_eq!(tables(), made, "kernel tables of the same areas again");
     test.map_ram();
     test.refusals(boot);
     test.stacks();
