@@ -57,7 +57,8 @@ host_tests() {
 # boot_test NAME ELF CODE "OPTIONS" [PATTERN]: boots it; the exit code decides, and where given a line that matches PATTERN.
 boot_test() {
     local name=$1 elf=$2 wanted=$3 options=$4 pattern=${5:-} since=$SECONDS code=0 reason='' words
-    read -ra words <<<"$options"
+    # Bytes, as an option may be no UTF-8: else one that is not takes the end of the line with it.
+    LC_ALL=C read -ra words <<<"$options"
     if [[ ! -r $elf ]]; then
         verdict "$name" 1 "$since" "${elf##*/} was not built"
         return
