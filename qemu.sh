@@ -10,6 +10,8 @@ source "$REPO/tools/sh/common.sh"
 source "$REPO/tools/sh/apt.sh"
 # shellcheck source=tools/sh/setup.sh
 source "$REPO/tools/sh/setup.sh"
+# shellcheck source=tools/sh/poe.sh
+source "$REPO/tools/sh/poe.sh"
 # shellcheck source=tools/sh/build.sh
 source "$REPO/tools/sh/build.sh"
 # shellcheck source=tools/sh/options.sh
@@ -20,14 +22,17 @@ source "$REPO/tools/sh/boot.sh"
 source "$REPO/tools/sh/test.sh"
 # shellcheck source=tools/sh/tests.sh
 source "$REPO/tools/sh/tests.sh"
+# shellcheck source=tools/sh/poe_tests.sh
+source "$REPO/tools/sh/poe_tests.sh"
 
 show_help() {
     cat <<END
 Palisade: an AArch64 kernel whose page tables stand behind a protection key
 
   ./qemu.sh [OPTIONS]           set up what is missing, build, boot, run the benchmarks, print the report
-  ./qemu.sh test                every test, on the host and in QEMU; closes with 'N passed, N failed'
+  ./qemu.sh test                every test, on the host and in QEMU; closes with 'N passed, N failed' and ', N skipped' if any
   ./qemu.sh setup               only the set-up
+  ./qemu.sh build-qemu [--source FILE]   build the QEMU with FEAT_S1POE of qemu/, once; from Debian's source, or from FILE
   ./qemu.sh boot-elf ELF [OPTIONS]   boot one bare-metal program (cargo's runner for the target)
   ./qemu.sh clean               remove the cache folder
   ./qemu.sh --help
@@ -52,6 +57,7 @@ The machine
   --gdb               wait for a debugger on port 1234
   --kvm               run on this host's own CPU (arm64 hosts), against the clock
   --qemu PATH         the QEMU to use ($QEMU_MINIMUM or newer); default: from PATH where new enough, else one fetched once
+  --qemu poe          the one with FEAT_S1POE, which build-qemu builds; it has --cpu max,x-s1poe-strict=on (see qemu/README.md)
 
 Exit codes: 0 well; 1 a check or benchmark failed; 2 wrong usage or boot arguments; 3 the CPU lacks what protection
 needs; 4 too little memory; 10 set-up failed; 101 kernel panic; 124 time limit.
@@ -73,6 +79,22 @@ setup_verb() {
     setup_rust
     setup_qemu ''
     say "ready: $QEMU; ${SYSROOT_FLAG:-$TARGET from the toolchain itself}"
+}
+
+build_qemu_verb() {
+    local source=''
+    case ${1:-} in
+        '') ;;
+        --source)
+            (($# == 2)) || usage_error "build-qemu --source: needs the path of a source archive"
+            source=$(readlink -m "$2")
+            [[ -f $source && -r $source ]] || usage_error "--source $2: no such file"
+            ;;
+        *) usage_error "build-qemu: unknown option $1" ;;
+    esac
+    scratch_dir
+    setup_poe "$source"
+    say "ready: $QEMU"
 }
 
 test_verb() {
@@ -118,6 +140,7 @@ main() {
             prepare_boot
             boot "$elf"
             ;;
+        build-qemu) build_qemu_verb "$@" ;;
         setup | test | clean)
             (($# == 0)) || usage_error "$verb: takes no options"
             "${verb}_verb"

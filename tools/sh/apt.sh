@@ -17,14 +17,16 @@ apt_mirror() {
         END { if (!found && first != "") print first }'
 }
 
-# apt_open SUITES: private apt folders for these suites, lists fetched; leaves the folder in APT_DIR. Fails where nothing came.
+# apt_open SUITES [TYPE]: private apt folders for these suites, lists of that type (deb or deb-src) fetched; leaves the folder
+# in APT_DIR. Fails where nothing came. The suites `own` are what is configured here, with what is installed taken as there.
 apt_open() {
-    local suites=$1 mirror keyring='' file suite
-    APT_DIR=$SCRATCH/apt-${suites// /-}
+    local suites=$1 type=${2:-deb} mirror keyring='' file suite list parts index=Packages
+    APT_DIR=$SCRATCH/apt-$type-${suites// /-}
     if [[ -d $APT_DIR ]]; then
         [[ -e $APT_DIR/usable ]]
         return
     fi
+    [[ $type == deb ]] || index=Sources
     mirror=$(apt_mirror)
     mkdir -p "$APT_DIR"/{state/lists/partial,cache/archives/partial,conf,empty}
     if [[ -z $mirror ]]; then
@@ -34,10 +36,16 @@ apt_open() {
     for file in /usr/share/keyrings/debian-archive-keyring.{pgp,gpg}; do
         [[ -r $file ]] && keyring="[signed-by=$file] "
     done
-    for suite in $suites; do
-        echo "deb $keyring$mirror $suite main"
-    done >"$APT_DIR/sources.list"
-    : >"$APT_DIR/status"
+    if [[ $suites == own ]]; then
+        list=/etc/apt/sources.list parts=/etc/apt/sources.list.d
+        cp /var/lib/dpkg/status "$APT_DIR/status"
+    else
+        for suite in $suites; do
+            echo "$type $keyring$mirror $suite main"
+        done >"$APT_DIR/sources.list"
+        : >"$APT_DIR/status"
+        list=$APT_DIR/sources.list parts=$APT_DIR/empty
+    fi
     # The system's settings (a proxy, say) count, but none of its hooks run and none of its folders is written to.
     cp /etc/apt/apt.conf.d/* "$APT_DIR/conf/" 2>/dev/null || true
     cp /etc/apt/apt.conf "$APT_DIR/conf/zy-main" 2>/dev/null || true
@@ -51,8 +59,8 @@ apt_open() {
 Dir::State "$APT_DIR/state";
 Dir::State::status "$APT_DIR/status";
 Dir::Cache "$APT_DIR/cache";
-Dir::Etc::sourcelist "$APT_DIR/sources.list";
-Dir::Etc::sourceparts "$APT_DIR/empty";
+Dir::Etc::sourcelist "$list";
+Dir::Etc::sourceparts "$parts";
 Dir::Etc::preferences "/dev/null";
 Dir::Etc::preferencesparts "$APT_DIR/empty";
 APT::Sandbox::User "root";
@@ -66,8 +74,8 @@ Acquire::https::Timeout "15";
 END
     printf 'Dir::Etc::parts "%s";\nDir::Etc::main "/dev/null";\n' "$APT_DIR/conf" >"$APT_DIR/apt.conf"
     # A suite that the mirror lacks makes update fail, while the other lists are there: what counts is what can be found.
-    private_apt quietly "fetching the package lists of Debian $suites" timeout --foreground 180 apt-get update || true
-    compgen -G "$APT_DIR/state/lists/*Packages*" >/dev/null && : >"$APT_DIR/usable"
+    private_apt quietly "fetching the package lists ($type) of Debian $suites" timeout --foreground 180 apt-get update || true
+    compgen -G "$APT_DIR/state/lists/*_$index*" >/dev/null && : >"$APT_DIR/usable"
 }
 
 # Runs a command with apt's configuration replaced by the private one of APT_DIR.

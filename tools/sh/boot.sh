@@ -22,6 +22,8 @@ qemu_args() {
     QEMU_ARGS+=(-m "$MEMORY" -object "memory-backend-ram,id=ram,size=$MEMORY,$promise")
     machine+=,memory-backend=ram
     QEMU_ARGS+=(-M "$machine" -cpu "$CPU")
+    # This CPU counts the accesses that hang on a POR_EL1 write not synchronised yet, and reports them in QEMU's log.
+    [[ $CPU != *x-s1poe-strict=on* ]] || QEMU_ARGS+=(-d guest_errors)
     ((${#BOOTARGS[@]} == 0)) || QEMU_ARGS+=(-append "${BOOTARGS[*]}")
     if [[ -n $GDB ]]; then
         QEMU_ARGS+=(-s -S)

@@ -92,6 +92,10 @@ fetch_rust_src() {
 # Leaves the QEMU to run in QEMU: the one asked for, else the one in PATH where it is new enough, else the cached or fetched one.
 setup_qemu() {
     local asked=$1 version='' found
+    if [[ $asked == poe ]]; then
+        setup_poe
+        return
+    fi
     if [[ -n $asked ]]; then
         QEMU=$(command -v "$asked") || die $EXIT_USAGE "--qemu $asked: no such program; give the path of a qemu-system-aarch64"
         version=$(qemu_version "$QEMU") ||

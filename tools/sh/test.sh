@@ -96,14 +96,44 @@ script_test() {
 # The test kernels' own wishes stand in their first lines: `//! qemu: OPTIONS`, `//! expect: CODE`, `//! line: PATTERN`.
 wish() { grep -m1 "^//! $2: " "$1" | sed 's|^[^:]*: *||'; }
 
+# kernel_tests BOOT [PREFIX [OPTION...]]: each test kernel by BOOT, which is boot_test or poe_test; the options come before its own.
 kernel_tests() {
-    local source name
+    local boot=$1 prefix=${2:-} source name
+    shift $(($# < 2 ? $# : 2))
     for source in "$REPO"/tests/src/bin/*.rs; do
         [[ -e $source ]] || continue
         name=$(basename "$source" .rs)
-        boot_test "kernel $name" "$OUT/$TARGET/checked/$name" "$(wish "$source" expect | grep . || echo 0)" \
-            "$(wish "$source" qemu)" "$(wish "$source" line)"
+        "$boot" "${prefix}kernel $name" "$OUT/$TARGET/checked/$name" "$(wish "$source" expect | grep . || echo 0)" \
+            "$* $(wish "$source" qemu)" "$(wish "$source" line)"
     done
+}
+
+# Leaves the QEMU with FEAT_S1POE in POE_QEMU, built where the cache lacks it, or why there is none in POE_MISSING.
+prepare_poe_tests() {
+    local stock=$QEMU since=$SECONDS code=0 name="build QEMU with FEAT_S1POE"
+    POE_MISSING=''
+    if ! cached_poe; then
+        lock_cache
+        cached_poe || make_poe '' || code=$?
+        unlock_cache
+        if [[ -n $POE_MISSING ]]; then
+            skip "$name" "$POE_MISSING"
+        else
+            verdict "$name" "$code" "$since" "see above"
+            ((code == 0)) || POE_MISSING="it did not build"
+        fi
+    fi
+    POE_QEMU=$QEMU QEMU=$stock
+}
+
+# boot_test on the QEMU with FEAT_S1POE; skipped where there is none.
+poe_test() {
+    local QEMU=$POE_QEMU
+    if [[ -n $POE_MISSING ]]; then
+        skip "$1" "no QEMU with FEAT_S1POE: $POE_MISSING"
+    else
+        boot_test "$@"
+    fi
 }
 
 run_tests() {
@@ -113,12 +143,16 @@ run_tests() {
     host_tests
     build_tools
     script_tests
+    prepare_poe_tests
     if step "build the kernel" 300 bare_cargo build --quiet --release -p palisade --bin palisade; then
         main_tests
         bench_tests
+        poe_main_tests
+        poe_bench_tests
     fi
     if step "build the test kernels" 400 bare_cargo build --quiet --profile checked -p palisade-tests; then
-        kernel_tests
+        kernel_tests boot_test
+        poe_kernel_tests
     fi
     printf '%d passed, %d failed%s\n' "$PASSED" "$FAILED" "$( ((SKIPPED == 0)) || printf ', %d skipped' "$SKIPPED")"
     ((FAILED == 0)) || return 1
