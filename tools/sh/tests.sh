@@ -64,6 +64,7 @@ main_tests() {
     boot_test "no gate" "$kernel" 0 "--bench fork --size 2M --gate none" '^self-check: skipped'
     boot_test "counts against the clock: refusal" "$kernel" 2 "--time host --append time=icount" 'nothing here counts instructions'
     boot_test "four CPUs present" "$kernel" 0 "--bench none --smp 4"
+    boot_test "more CPUs than the kernel numbers" "$kernel" 0 "--bench none --smp 65"
     boot_test "memory 40 MiB: refusal" "$kernel" 4 "--bench none --memory 40M" '[Mm]emory'
     boot_test "memory 128 MiB" "$kernel" 0 "--bench none --memory 128M"
     boot_test "memory 8 GiB" "$kernel" 0 "--bench none --memory 8G"
@@ -75,6 +76,9 @@ main_tests() {
     # 1.5 GiB in 4 KiB frames.
     boot_test "two banks, one node" "$kernel" 0 "--bench none --memory 2G --banks 0x40000000:512M,0x80000000:1G" '393216 frames'
     boot_test "two banks, two nodes" "$kernel" 0 "--bench none --memory 2G --bank-nodes 0x40000000:512M,0x80000000:1G" '393216 frames'
+    boot_test "banks that end within a page" "$kernel" 0 "--bench fork --size 2M --banks 0x40000000:102406K,0x46402800:400001K" '^self-check: passed'
+    boot_test "a bank of 13 MiB, another above 4 GiB" "$kernel" 0 "--bench fork --size 2M --memory 5G --bank-nodes 0x40000000:13M,0x100000000:1G"
+    boot_test "no bank where the kernel lies: refusal" "$kernel" 4 "--bench none --banks 0x50000000:512M" 'no memory where the kernel lies'
     boot_test "CPU without S1PIE: refusal" "$kernel" 3 "--bench none --cpu cortex-a72" 'S1PIE|S1POE'
     boot_test "CPU without S1PIE, unprotected" "$kernel" 0 "--bench none --cpu cortex-a72 --gate none" 'none: page tables are writable'
     boot_test "CPU without S1PIE, POR gate: refusal" "$kernel" 3 "--bench none --cpu cortex-a72 --gate por" 'S1PIE|S1POE'
