@@ -20,7 +20,7 @@ apt_mirror() {
 # apt_open SUITES [TYPE]: private apt folders for these suites, lists of that type (deb or deb-src) fetched; leaves the folder
 # in APT_DIR. Fails where nothing came. The suites `own` are what is configured here, with what is installed taken as there.
 apt_open() {
-    local suites=$1 type=${2:-deb} mirror keyring='' file suite list parts index=Packages
+    local suites=$1 type=${2:-deb} whose="of Debian $1" mirror keyring='' file suite list parts index=Packages
     APT_DIR=$SCRATCH/apt-$type-${suites// /-}
     if [[ -d $APT_DIR ]]; then
         [[ -e $APT_DIR/usable ]]
@@ -37,7 +37,7 @@ apt_open() {
         [[ -r $file ]] && keyring="[signed-by=$file] "
     done
     if [[ $suites == own ]]; then
-        list=/etc/apt/sources.list parts=/etc/apt/sources.list.d
+        list=/etc/apt/sources.list parts=/etc/apt/sources.list.d whose="that this machine uses"
         cp /var/lib/dpkg/status "$APT_DIR/status"
     else
         for suite in $suites; do
@@ -74,7 +74,7 @@ Acquire::https::Timeout "15";
 END
     printf 'Dir::Etc::parts "%s";\nDir::Etc::main "/dev/null";\n' "$APT_DIR/conf" >"$APT_DIR/apt.conf"
     # A suite that the mirror lacks makes update fail, while the other lists are there: what counts is what can be found.
-    private_apt quietly "fetching the package lists ($type) of Debian $suites" timeout --foreground 180 apt-get update || true
+    private_apt quietly "fetching the package lists ($type) $whose" timeout --foreground 180 apt-get update || true
     compgen -G "$APT_DIR/state/lists/*_$index*" >/dev/null && : >"$APT_DIR/usable"
 }
 

@@ -64,7 +64,7 @@ poe_source() {
 
 # fetch_source NAME: the archive NAME of Debian's source package into POE_SOURCE.
 fetch_source() {
-    local name=$1 suite version upstream reached='' wanted=${1#qemu_}
+    local name=$1 suite version upstream reached='' found='' wanted=${1#qemu_}
     wanted=${wanted%.orig.tar.xz}
     POE_REASON="this machine has no apt-get to fetch its source with; give it with build-qemu --source FILE"
     command -v apt-get >/dev/null || return 1
@@ -78,14 +78,15 @@ fetch_source() {
         while read -r version; do
             upstream=${version#*:}
             [[ ${upstream%-*} == "$wanted" ]] || continue
+            found=$version
             private_apt quietly "fetching the source of QEMU $wanted from Debian $suite" env -C "$SCRATCH" \
                 timeout --foreground 900 apt-get source --download-only --tar-only "qemu=$version" || break 2
             POE_SOURCE=$SCRATCH/$name
             return 0
         done < <(private_apt apt-cache madison qemu | awk -F' *[|] *' '$3 ~ / Sources$/ { print $2 }')
     done
-    if [[ -n $version ]]; then
-        POE_REASON="its source $version did not download ($(log_reason)): try again when the network is up"
+    if [[ -n $found ]]; then
+        POE_REASON="its source $found did not download ($(log_reason)): try again when the network is up"
     elif [[ -n $reached ]]; then
         POE_REASON="no Debian suite at this machine's mirror has $name; give the file with build-qemu --source FILE"
     else
@@ -161,7 +162,7 @@ poe_meson() {
         return 1
     fi
     quietly "fetching Meson from PyPI" timeout --foreground 300 "$SCRATCH/venv/bin/pip" install --disable-pip-version-check \
-        'meson>=1.9,<2' pycotap || {
+        --retries 1 --timeout 15 'meson>=1.9,<2' pycotap || {
         POE_REASON="Meson did not come from PyPI ($(tail -n1 "$SCRATCH/log")): is the network up?"
         return 1
     }

@@ -19,6 +19,18 @@ poe_main_tests() {
     poe_test "S1POE, strict: no ISB is missing" "$kernel" 0 "--bench fork,munmap,vm_map_ram --size 2M $STRICT" "$ALL_SYNCHRONISED"
 }
 
+# What the script says where the source is wrong or not to be had.
+poe_script_tests() {
+    local run=$REPO/qemu.sh fake=$SCRATCH/fake
+    echo "no archive" >"$fake/source.tar.xz"
+    script_test "build-qemu: wrong option" 2 'unknown option --fast' "$run" build-qemu --fast
+    script_test "build-qemu: missing source" 2 'no such file' "$run" build-qemu --source "$fake/none"
+    script_test "build-qemu: wrong source" 10 'is not qemu_.*: its SHA-256 is' \
+        env XDG_CACHE_HOME="$fake/empty" "$run" build-qemu --source "$fake/source.tar.xz"
+    script_test "build-qemu: no network" 10 'no source lists .*is the network up\?' \
+        env PATH="$fake/offline:$PATH" XDG_CACHE_HOME="$fake/empty" "$run" build-qemu
+}
+
 # What the kernel counts does not hang on how POR_EL1 is honoured, but for what the gates themselves take.
 poe_bench_tests() {
     local kernel=$OUT/$TARGET/release/palisade results=$SCRATCH/poe.json

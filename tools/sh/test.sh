@@ -143,6 +143,7 @@ run_tests() {
     host_tests
     build_tools
     script_tests
+    poe_script_tests
     prepare_poe_tests
     if step "build the kernel" 300 bare_cargo build --quiet --release -p palisade --bin palisade; then
         main_tests
