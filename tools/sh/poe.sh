@@ -208,9 +208,10 @@ poe_failed() {
 # keep_poe BINARY: the binary, and those of its libraries that are not installed, into the cache.
 keep_poe() {
     local made=$SCRATCH/s1poe library folder
-    mkdir -p "$made/lib"
+    mkdir "$made"
     cp "$1" "$made/qemu-system-aarch64" || die $EXIT_SETUP "cannot write to $CACHE: is the disk full?"
     if [[ -n $POE_ROOT ]]; then
+        mkdir "$made/lib"
         while read -r library; do
             cp -L "$library" "$made/lib/"
         done < <(ldd "$1" | awk -v root="$POE_ROOT/" 'index($3, root) == 1 { print $3 }')
