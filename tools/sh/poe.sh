@@ -122,7 +122,7 @@ poe_packages() {
     fi
     if ! apt_open own || ! private_apt quietly "fetching what the build needs: ${missing[*]}" \
         timeout --foreground 600 apt-get install --download-only "${missing[@]}"; then
-        POE_REASON="the build needs ${missing[*]}, which did not download ($(log_reason)): try again when the network is up, or install them"
+        POE_REASON="the build needs ${missing[*]}, which did not download ($(log_reason)): is the network up? Else install them"
         return 1
     fi
     POE_ROOT=$SCRATCH/root

@@ -49,7 +49,7 @@ counts_of_off() { sed -n 's/^{\("bench.*"strategy":"off"\),.*\("instructions_per
 
 # Every test kernel in strict mode, and the judge of the CPU in both.
 poe_kernel_tests() {
+    local judge=$REPO/tests/src/bin/conformance.rs
     kernel_tests poe_test "S1POE, strict: " "$STRICT"
-    poe_test "S1POE: kernel conformance" "$OUT/$TARGET/checked/conformance" 0 "$(wish "$REPO/tests/src/bin/conformance.rs" qemu)" \
-        "$(wish "$REPO/tests/src/bin/conformance.rs" line)"
+    poe_test "S1POE: kernel conformance" "$OUT/$TARGET/checked/conformance" 0 "$(wish "$judge" qemu)" "$(wish "$judge" line)"
 }
