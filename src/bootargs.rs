@@ -70,7 +70,7 @@ const MOST_SAMPLES: u32 = 100_000;
 const KNOWN: [(&str, &str, &str); 6] = [
     ("gate", "auto, por, mock or none", "how table writes are gated (default auto)"),
     ("bench", "all, none, or names with commas", "which benchmarks to run (default all)"),
-    ("size", "bytes, such as 16M or 1G", "memory that fork and munmap work on (default 1G)"),
+    ("size", "bytes, such as 16M or 1G", "memory that fork and munmap work on (default 1G; 64M where POR_EL1 traps)"),
     ("samples", "a whole number from 1 to 100000", "samples per measurement"),
     ("time", "icount or host", "what benchmarks count in (default icount)"),
     ("log", "off, error, warn, info, debug or trace", "how much to print (default info)"),

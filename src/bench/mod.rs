@@ -28,6 +28,8 @@ use report::{Bench, Counts, Head, PorOrigin, Row, Strategy, Summary, TimeSource,
 
 /// What fork and munmap work on where the boot arguments do not say: as the published benchmarks.
 const DEFAULT_REGION: u64 = 1 << 30;
+/// The same where each write of POR_EL1 traps, so that the whole run takes minutes; what a page costs is the same.
+const DEFAULT_REGION_TRAPPED: u64 = 64 << 20;
 /// Samples of each strategy where time is the host's.
 const DEFAULT_SAMPLES: u32 = 10;
 
@@ -182,7 +184,8 @@ impl<'a> Plan<'a> {
         let free = boot.memory.frames.stats().free() << PAGE_SHIFT;
         // Tables, the child's included, and what the pool keeps take a little over 1 % of the region; a quarter is ample.
         let most = free - free / 4;
-        let default = DEFAULT_REGION.min(most & !((2 << 20) - 1));
+        let default = if traps(args.gate, boot.protection) { DEFAULT_REGION_TRAPPED } else { DEFAULT_REGION };
+        let default = default.min(most & !((2 << 20) - 1));
         let region = args.size.unwrap_or(default);
         if !region.is_multiple_of(2 << 20) {
             return Err(BenchError::Unaligned { bytes: region });
@@ -307,6 +310,11 @@ impl<'a> Plan<'a> {
     fn clock_counts(&self) -> bool {
         self.head.time == TimeSource::Icount
     }
+}
+
+/// Whether the benchmarks write POR_EL1 and each write traps.
+fn traps(gate: Gate, protection: Protection) -> bool {
+    gate == Gate::Por && protection == Protection::Emulated
 }
 
 fn head(gate: Gate, features: &Features, protection: Protection, time: TimeSource) -> Head {
