@@ -13,6 +13,7 @@ poe_main_tests() {
     poe_test "S1POE: boot the ELF at EL2" "$kernel" 0 "--bench none --boot elf --el2" '^self-check: passed'
     poe_test "S1POE: against the clock" "$kernel" 0 "--bench none --time host" '^self-check: passed'
     poe_test "S1POE: mock gate" "$kernel" 0 "--bench none --gate mock" '^self-check: skipped'
+    poe_test "S1POE: no gate" "$kernel" 0 "--bench fork --size 2M --gate none" '^self-check: skipped'
     poe_test "S1POE, turned off: emulation" "$kernel" 0 "--bench none --cpu max,s1poe=off" 'POR_EL1 emulated'
     poe_test "S1POE, strict: boot at EL1" "$kernel" 0 "--bench none $STRICT" '^self-check: passed'
     poe_test "S1POE, strict: boot at EL2" "$kernel" 0 "--bench none --el2 $STRICT" '^self-check: passed'
