@@ -37,7 +37,6 @@ script_tests() {
     script_test "missing QEMU" 2 'no such program' "$run" --qemu "$fake/none"
     script_test "unknown CPU" 2 'QEMU has no such model' "$run" --cpu pentium
     script_test "old QEMU asked for" 10 'QEMU too old: .* is 7\.2\.1' "$run" --qemu "$fake/old/qemu-system-aarch64"
-    script_test "QEMU that quits" 1 'QEMU ended before the kernel did' "$run" --qemu "$fake/hasty/qemu-system-aarch64"
     script_test "old QEMU in PATH" 0 'passing over .*7\.2\.1' env PATH="$fake/old:$PATH" "$run" setup
     script_test "old rustc" 10 'rustc 1\.70\.0 is too old' env PATH="$fake/rust:$PATH" "$run" setup
     script_test "no network" 10 'no (QEMU|sources) .*is the network up\?' \
@@ -54,6 +53,8 @@ script_tests() {
 # The kernel itself, without benchmarks unless named: each way in, each size of memory, each refusal.
 main_tests() {
     local kernel=$OUT/$TARGET/release/palisade
+    # Among these, as it needs the kernel built.
+    script_test "QEMU that quits" 1 'QEMU ended before the kernel did' "$REPO/qemu.sh" --qemu "$SCRATCH/fake/hasty/qemu-system-aarch64"
     boot_test "boot at EL1" "$kernel" 0 "--bench none" '^self-check: passed'
     boot_test "boot at EL2" "$kernel" 0 "--bench none --el2" '^self-check: passed'
     boot_test "boot the ELF" "$kernel" 0 "--bench none --boot elf" '^self-check: passed'
