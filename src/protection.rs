@@ -32,14 +32,14 @@ impl fmt::Display for Protection {
     }
 }
 
-/// The CPU has neither feature that protection needs.
+/// The CPU lacks indirect permissions, on which protection rests: POR_EL1 is used with them or emulated by them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsupported;
 
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "this CPU has neither FEAT_S1POE nor FEAT_S1PIE, so page tables can't be protected; \
+            "this CPU lacks FEAT_S1PIE, which both FEAT_S1POE and its emulation need here, so page tables can't be protected; \
              boot with gate=none or gate=mock to run without protection",
         )
     }

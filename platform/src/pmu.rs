@@ -11,15 +11,13 @@ use crate::timer::Timer;
 
 /// Common event 0x08, "instruction architecturally executed" (Arm ARM DDI 0487, D13.12).
 const INST_RETIRED: u64 = 0x08;
-/// PMCR_EL0: E, counters run; LC, PMCCNTR_EL0 overflows at 64 bits; LP, the event counters too (FEAT_PMUv3p5).
+/// PMCR_EL0: E, counters run; LP, the event counters overflow at 64 bits (FEAT_PMUv3p5).
 const PMCR_E: u64 = 1 << 0;
-const PMCR_LC: u64 = 1 << 6;
 const PMCR_LP: u64 = 1 << 7;
 /// PMCR_EL0.N, the number of event counters this Exception level may use.
 const PMCR_N_SHIFT: u32 = 11;
 const PMCR_N_MASK: u64 = 0x1f;
-/// PMCNTENSET_EL0: the cycle counter, event counter 0.
-const ENABLE_CYCLES: u64 = 1 << 31;
+/// PMCNTENSET_EL0: event counter 0.
 const ENABLE_COUNTER_0: u64 = 1 << 0;
 
 /// How often [`InstructionCounter::counts_instructions`] tries: a clock that happens to agree once does not do so every time.
@@ -55,19 +53,17 @@ impl core::fmt::Display for Source {
 pub struct InstructionCounter {
     source: Source,
     timer: Timer,
-    counts_cycles: bool,
 }
 
 impl InstructionCounter {
-    /// Sets the PMU's cycle counter running on this CPU, and event counter 0 on INST_RETIRED if it has that event in
-    /// 64 bits (32 wrap within seconds); else instructions are read off virtual time.
+    /// Sets the PMU's event counter 0 running on INST_RETIRED if this CPU has that event in 64 bits (32 wrap within
+    /// seconds); else instructions are read off virtual time.
     pub fn start(features: &Features, timer: Timer) -> Self {
-        let counts_cycles = features.pmu != Pmu::None;
         let source = if features.pmu == Pmu::V3p5 && has_inst_retired() { Source::Pmu } else { Source::VirtualTime };
-        if counts_cycles {
-            start_pmu(source);
+        if source == Source::Pmu {
+            start_pmu();
         }
-        InstructionCounter { source, timer, counts_cycles }
+        InstructionCounter { source, timer }
     }
 
     /// Where [`InstructionCounter::read`] reads.
@@ -102,17 +98,6 @@ impl InstructionCounter {
             long.wrapping_sub(short).abs_diff(TRIAL_LOOPS * SPIN_INSTRUCTIONS) <= TRIAL_ERROR
         })
     }
-
-    /// Cycles of this CPU since some moment (PMCCNTR_EL0); `None` without a PMU. Under QEMU with `-icount` it follows
-    /// virtual time.
-    #[inline(always)]
-    pub fn cycles(self) -> Option<u64> {
-        if !self.counts_cycles {
-            return None;
-        }
-        barrier::isb(barrier::SY);
-        Some(mrs!("pmccntr_el0"))
-    }
 }
 
 /// Runs `loops` rounds (at least 1) of two instructions each.
@@ -128,18 +113,11 @@ fn has_inst_retired() -> bool {
     counters > 0 && mrs!("pmceid0_el0") >> INST_RETIRED & 1 == 1
 }
 
-/// Starts the cycle counter, and event counter 0 if it is the source.
-fn start_pmu(source: Source) {
-    let mut enable = ENABLE_CYCLES;
-    let mut control = mrs!("pmcr_el0") | PMCR_E | PMCR_LC;
+/// Starts event counter 0 on INST_RETIRED.
+fn start_pmu() {
     // Filter bits 0: count at EL1 and EL0, not at EL2.
-    msr!("pmccfiltr_el0", 0);
-    if source == Source::Pmu {
-        msr!("pmevtyper0_el0", INST_RETIRED);
-        enable |= ENABLE_COUNTER_0;
-        control |= PMCR_LP;
-    }
-    msr!("pmcntenset_el0", enable);
-    msr!("pmcr_el0", control);
+    msr!("pmevtyper0_el0", INST_RETIRED);
+    msr!("pmcntenset_el0", ENABLE_COUNTER_0);
+    msr!("pmcr_el0", mrs!("pmcr_el0") | PMCR_E | PMCR_LP);
     barrier::isb(barrier::SY);
 }
